@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "inductorfs/config/json.h"
+#include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/layout/scope.h"
 
@@ -51,12 +52,23 @@ std::set<std::string> facets_of(std::string_view text) {
   return names;
 }
 
-std::string problem_of(const remote::ScopeInformation& scope) {
+/// With whom the artefacts of a scope are shared.
+std::string audience_of(std::string_view text) {
+  for (const auto& [name, lines] : layout::parse_scope_text(text).facets) {
+    if (name == to_string(fingerprint::Facet::kTrust)) return fingerprint::joined_lines(lines);
+  }
+  return std::string(kEverybody);
+}
+
+std::string problem_of(const remote::ScopeInformation& scope, const Audience& audience) {
   if (scope.family.empty() || scope.family.size() > remote::kScopeFamilyLimit ||
       scope.text.size() > remote::kScopeTextLimit) {
     return "a scope has too much text";
   }
-  return codec::digest_of(scope.text).to_hex() == scope.id ? "" : "the id of a scope is not the digest of its text";
+  if (codec::digest_of(scope.text).to_hex() != scope.id) return "the id of a scope is not the digest of its text";
+  const std::string who = audience_of(scope.text);
+  if (audience.all || audience.named.contains(who)) return {};
+  return "for " + who + " only, whose jobs would run it: to import it, give --for " + who + ", or --for all";
 }
 
 /// An entry whose scope or digest cannot be read has no digest and no path.
@@ -99,7 +111,7 @@ std::string manifest_text(const std::vector<ArchivedScope>& scopes) {
       Json::object({{"format", kFormat}, {"version", kVersion}, {"scopes", list}, {"entries", entries}}));
 }
 
-Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, Report& report) {
+Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, const Audience& audience, Report& report) {
   // What would take a hundred times the manifest's size as memory is not even kept.
   uint64_t values = 0;
   const auto is_kept = [&values](int depth, Json::parse_event_t, const Json&) {
@@ -123,7 +135,7 @@ Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, Report& 
   std::vector<std::string> problems;
   for (const Json& json : *listed) {
     scopes.push_back({{text_of(json, "id"), text_of(json, "family"), text_of(json, "text")}, {}});
-    problems.push_back(problem_of(scopes.back().scope));
+    problems.push_back(problem_of(scopes.back().scope, audience));
   }
   for (const Json& json : *entries) {
     const uint64_t scope = number_of(json, "scope", UINT64_MAX);
@@ -137,6 +149,7 @@ Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, Report& 
     }
   }
   std::erase_if(scopes, [](const ArchivedScope& one) { return one.entries.empty(); });
+  for (const ArchivedScope& one : scopes) report.audience.insert(audience_of(one.scope.text));
   return scopes;
 }
 

@@ -26,7 +26,8 @@ struct ArchivedScope {
 [[nodiscard]] std::string manifest_text(const std::vector<ArchivedScope>& scopes);
 /// Reads a manifest. What one scope or entry says wrongly is left out and counted in the report. kCorrupt: it is no
 /// manifest. kNotSupported: of a newer version.
-[[nodiscard]] Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, Report& report);
+[[nodiscard]] Result<std::vector<ArchivedScope>> read_manifest(std::string_view text, const Audience& audience,
+                                                               Report& report);
 
 /// Says why an entry cannot be in this scope; empty if it can.
 [[nodiscard]] std::string why_unfit(const codec::Entry& entry, const remote::ScopeInformation& scope);

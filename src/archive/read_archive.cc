@@ -6,7 +6,6 @@
 #include <set>
 #include <thread>
 #include <unordered_map>
-#include <utility>
 
 #include "cluster_entries.h"
 #include "inductorfs/base/fd.h"
@@ -25,6 +24,8 @@ constexpr uint64_t kSlowestLink = 2048;
 /// While another host sends the same group, or the server does not answer.
 constexpr int kTries = 10;
 constexpr Milliseconds kPause{1000};
+/// Bytes of blobs whose entries are not imported, which have to be inflated all the same.
+constexpr uint64_t kMostSkipped = uint64_t{1} << 40;
 /// As CatalogOptions::candidates_per_key.
 constexpr size_t kCandidatesPerKey = 8;
 
@@ -61,14 +62,28 @@ Result<std::string> read_manifest_member(TarReader& tar) {
   }
 }
 
-/// Takes the blobs that the manifest names. A blob with other bytes than its name says is left out.
-Result<void> spool_blobs(TarReader& tar, const std::vector<ArchivedScope>& scopes, store::BlobStore& spool,
-                         Report& report, const OnProgress& progress) {
-  std::unordered_map<codec::Digest, uint64_t> wanted;
-  std::set<codec::Digest> named;
+using Wanted = std::unordered_map<codec::Digest, uint64_t>;
+
+/// The blobs of all entries, which have to fit into `room`: a small file may inflate to more than any disk has.
+Result<Wanted> wanted_blobs(const std::vector<ArchivedScope>& scopes, uint64_t room) {
+  Wanted wanted;
+  uint64_t bytes = 0;
   for (const ArchivedScope& scope : scopes) {
-    for (const codec::Entry& entry : scope.entries) wanted.try_emplace(entry.digest, entry.size);
+    for (const codec::Entry& entry : scope.entries) {
+      if (wanted.try_emplace(entry.digest, entry.size).second) bytes += entry.size;
+    }
   }
+  if (bytes <= room) return wanted;
+  return fail(ErrorCode::kNoSpace, "the archive has " + std::to_string(bytes >> 20) +
+                                       " MiB, and the disk of TMPDIR has " + std::to_string(room >> 20) +
+                                       " MiB to spare: name another TMPDIR");
+}
+
+/// Takes the blobs that are wanted. A blob with other bytes than its name says is left out.
+Result<void> spool_blobs(TarReader& tar, const Wanted& wanted, store::BlobStore& spool, Report& report,
+                         const OnProgress& progress) {
+  std::set<codec::Digest> named;
+  uint64_t skipped = 0;
   while (true) {
     INDUCTORFS_TRY_ASSIGN(const auto member, tar.next());
     if (!member) return {};
@@ -80,7 +95,11 @@ Result<void> spool_blobs(TarReader& tar, const std::vector<ArchivedScope>& scope
       return fail(ErrorCode::kCorrupt, "this is no archive of inductorfs export: it has a file that is no blob");
     }
     const auto size = wanted.find(*digest);
-    if (size == wanted.end() || size->second != member->size) continue;
+    if (size == wanted.end() || size->second != member->size) {
+      skipped += member->size;
+      if (skipped > kMostSkipped) return fail(ErrorCode::kCorrupt, "the archive has too much that no entry needs");
+      continue;
+    }
     INDUCTORFS_TRY_ASSIGN(auto writer, spool.create(member->size));
     while (true) {
       INDUCTORFS_TRY_ASSIGN(const std::string piece, tar.read(kPiece));
@@ -105,12 +124,13 @@ Error settled(int fd, Error error) {
   return Error(ErrorCode::kInvalid, error.what());
 }
 
-Result<std::vector<ArchivedScope>> take_archive(int fd, store::BlobStore& spool, Report& report,
-                                                const OnProgress& progress) {
+Result<std::vector<ArchivedScope>> take_archive(int fd, store::BlobStore& spool, const Audience& audience,
+                                                uint64_t room, Report& report, const OnProgress& progress) {
   INDUCTORFS_TRY_ASSIGN(auto tar, TarReader::open(fd));
   INDUCTORFS_TRY_ASSIGN(const std::string manifest, read_manifest_member(tar));
-  INDUCTORFS_TRY_ASSIGN(auto scopes, read_manifest(manifest, report));
-  INDUCTORFS_TRY(spool_blobs(tar, scopes, spool, report, progress));
+  INDUCTORFS_TRY_ASSIGN(auto scopes, read_manifest(manifest, audience, report));
+  INDUCTORFS_TRY_ASSIGN(const auto wanted, wanted_blobs(scopes, room));
+  INDUCTORFS_TRY(spool_blobs(tar, wanted, spool, report, progress));
   return scopes;
 }
 
@@ -245,9 +265,10 @@ class ScopeImport {
 
 }  // namespace
 
-Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd, const OnProgress& progress) {
+Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd, const Audience& audience,
+                            uint64_t room, const OnProgress& progress) {
   Report report;
-  const auto scopes = take_archive(fd, spool, report, progress);
+  const auto scopes = take_archive(fd, spool, audience, room, report, progress);
   if (!scopes) return fail(settled(fd, scopes.error()));
   for (const ArchivedScope& one : *scopes) {
     const Result<void> announced = remote.announce_scope(one.scope, Deadline::after(kAskPatience));

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include "inductorfs/base/number.h"
 
 namespace inductorfs {
 namespace {
@@ -17,15 +18,16 @@ namespace {
 constexpr const char* kListVariable = "INDUCTORFS_FAIL_POINT";
 constexpr const char* kOnceVariable = "INDUCTORFS_FAIL_POINT_ONCE";
 constexpr size_t kMostArmed = 16;
-constexpr std::array<std::pair<std::string_view, int>, 9> kErrors = {{{"EIO", EIO},
-                                                                      {"ENOSPC", ENOSPC},
-                                                                      {"EROFS", EROFS},
-                                                                      {"EDQUOT", EDQUOT},
-                                                                      {"EMFILE", EMFILE},
-                                                                      {"ENFILE", ENFILE},
-                                                                      {"ENOMEM", ENOMEM},
-                                                                      {"EACCES", EACCES},
-                                                                      {"EOPNOTSUPP", EOPNOTSUPP}}};
+constexpr std::array<std::pair<std::string_view, int>, 10> kErrors = {{{"EIO", EIO},
+                                                                       {"ENOSPC", ENOSPC},
+                                                                       {"EROFS", EROFS},
+                                                                       {"EDQUOT", EDQUOT},
+                                                                       {"EMFILE", EMFILE},
+                                                                       {"ENFILE", ENFILE},
+                                                                       {"ENOMEM", ENOMEM},
+                                                                       {"EACCES", EACCES},
+                                                                       {"ENOSYS", ENOSYS},
+                                                                       {"EOPNOTSUPP", EOPNOTSUPP}}};
 
 /// Written while nothing is armed, then only counted in.
 struct Armed {
@@ -42,9 +44,7 @@ std::array<Armed, kMostArmed>& table() {
 
 bool parse(std::string_view item, Armed& armed) {
   if (const size_t colon = item.rfind(':'); colon != std::string_view::npos) {
-    const std::string_view number = item.substr(colon + 1);
-    const auto read = std::from_chars(number.data(), number.data() + number.size(), armed.nth);
-    if (read.ec != std::errc() || read.ptr != number.data() + number.size() || armed.nth == 0) return false;
+    if (!parse_number(item.substr(colon + 1), armed.nth) || armed.nth == 0) return false;
     item = item.substr(0, colon);
   }
   if (const size_t equal = item.find('='); equal != std::string_view::npos) {

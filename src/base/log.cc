@@ -18,6 +18,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/journal.h"
+#include "inductorfs/base/showable.h"
 
 namespace inductorfs::log {
 namespace {
@@ -116,14 +117,21 @@ spdlog::sink_ptr file_sink(const std::string& path) {
 }
 
 bool needs_quotes(std::string_view text) {
-  return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
-           return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' || c == '\x7f';
-         });
+  if (text.empty()) return true;
+  while (!text.empty()) {
+    const size_t length = showable_length(text);
+    if (length == 0 || std::string_view(" \"=\\").find(text.front()) != std::string_view::npos) return true;
+    text.remove_prefix(length);
+  }
+  return false;
 }
 
 void append_quoted(std::string& line, std::string_view text) {
   line.push_back('"');
-  for (const char c : text) {
+  for (size_t length = 1; !text.empty(); text.remove_prefix(length)) {
+    const char c = text.front();
+    const size_t showable = showable_length(text);
+    length = std::max<size_t>(showable, 1);
     if (c == '"' || c == '\\') {
       line.push_back('\\');
       line.push_back(c);
@@ -133,10 +141,10 @@ void append_quoted(std::string& line, std::string_view text) {
       line.append("\\r");
     } else if (c == '\t') {
       line.append("\\t");
-    } else if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+    } else if (showable == 0) {
       line.append(fmt::format("\\u{:04x}", static_cast<unsigned char>(c)));
     } else {
-      line.push_back(c);
+      line.append(text.substr(0, length));
     }
   }
   line.push_back('"');

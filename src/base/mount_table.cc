@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs {
 namespace {
@@ -18,17 +20,6 @@ namespace {
 constexpr uint64_t kTableLimit = 64ULL << 20;
 constexpr uint64_t kFdInfoLimit = 64ULL << 10;
 constexpr size_t kFieldsBeforeOptional = 6;
-
-/// Empty parts too: a source may be empty.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(separator), text.size());
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
 
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
@@ -49,24 +40,21 @@ std::string unescape(std::string_view text) {
 
 /// "id parent major:minor root mountpoint options [optional...] - type source super_options"
 std::optional<MountEntry> parse_line(std::string_view line) {
-  const std::vector<std::string_view> fields = split(line, ' ');
+  const std::vector<std::string_view> fields = parts_of(line, ' ');  // a source may be empty
   size_t dash = kFieldsBeforeOptional;
   while (dash < fields.size() && fields[dash] != "-") ++dash;
   const auto field = [&](size_t at) { return at < fields.size() ? unescape(fields[at]) : std::string(); };
   if (dash + 1 >= fields.size()) return std::nullopt;
-  uint64_t id = 0;
-  uint64_t parent = 0;
-  // The kernel writes numbers.
-  (void)std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), id);
-  (void)std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), parent);
-  return MountEntry{field(2), field(3), field(4), field(dash + 1), field(dash + 2), field(dash + 3), id, parent};
+  const auto number = [&](size_t at) { return leading_number<uint64_t>(fields[at]); };  // the kernel writes numbers
+  return MountEntry{field(2),        field(3),        field(4),  field(dash + 1),
+                    field(dash + 2), field(dash + 3), number(0), number(1)};
 }
 
 }  // namespace
 
 std::vector<MountEntry> parse_mount_table(std::string_view text) {
   std::vector<MountEntry> table;
-  for (const std::string_view line : split(text, '\n')) {
+  for (const std::string_view line : parts_of(text, '\n')) {
     if (std::optional<MountEntry> entry = parse_line(line)) table.push_back(std::move(*entry));
   }
   return table;

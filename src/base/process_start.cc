@@ -8,6 +8,7 @@ namespace {
 
 // proc_pid_stat(5), counted from the blank behind the name, which is field 2.
 constexpr int kBlanksBeforeParent = 2;
+constexpr int kBlanksBeforeTicks = 12;  // utime, stime, cutime, cstime
 constexpr int kBlanksBeforeThreads = 18;
 constexpr int kBlanksBeforeStart = 20;
 
@@ -22,6 +23,12 @@ std::optional<Number> field_in_stat(std::string_view stat, int blanks) {
   return parsed.ec == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+/// Of the main thread, or of the one whose text it is; 0 when it is no such text.
+char state_in_stat(std::string_view stat) {
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string_view::npos || name_end + 2 >= stat.size() ? '\0' : stat[name_end + 2];
+}
+
 }  // namespace
 
 std::optional<uint64_t> start_in_stat(std::string_view stat) {
@@ -29,10 +36,23 @@ std::optional<uint64_t> start_in_stat(std::string_view stat) {
 }
 
 bool is_ended_in_stat(std::string_view stat) {
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return false;
-  const char state = stat[name_end + 2];
+  const char state = state_in_stat(stat);
   return (state == 'Z' || state == 'X') && field_in_stat<int>(stat, kBlanksBeforeThreads).value_or(0) <= 1;
+}
+
+std::optional<uint64_t> ticks_in_stat(std::string_view stat) {
+  uint64_t all = 0;
+  for (int field = 0; field < 4; ++field) {
+    const auto ticks = field_in_stat<uint64_t>(stat, kBlanksBeforeTicks + field);
+    if (!ticks) return std::nullopt;
+    all += *ticks;
+  }
+  return all;
+}
+
+bool is_busy_in_stat(std::string_view stat) {
+  const char state = state_in_stat(stat);
+  return state == 'R' || state == 'D';
 }
 
 std::optional<pid_t> parent_in_stat(std::string_view stat) { return field_in_stat<pid_t>(stat, kBlanksBeforeParent); }

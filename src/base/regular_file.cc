@@ -7,8 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <utility>
-
 namespace inductorfs {
 
 namespace {

@@ -29,6 +29,8 @@ constexpr size_t kStatusPaths = 20;
 constexpr size_t kErrorPaths = 5;
 constexpr std::string_view kDroppedWhy = "the publish queue was full and this was the oldest";
 
+bool is_of_set(std::string_view path) { return layout::classify(path).family == layout::Family::kTritonKernel; }
+
 /// Safe for concurrent use.
 class CatalogImpl final : public Catalog {
  public:
@@ -45,7 +47,7 @@ class CatalogImpl final : public Catalog {
     tail_.follow(scopes);
     if (!started_) tail_.take_up_wanted();
   }
-  void show(const std::string& root, const std::vector<remote::ScopeId>& scopes) override;
+  std::vector<std::string> show(const std::string& root, const std::vector<remote::ScopeId>& scopes) override;
   void forget_shown(std::string_view root) override {
     parts_->tree.write([&](EntryTree& tree) { tree.forget_shown(root); });
   }
@@ -65,6 +67,9 @@ class CatalogImpl final : public Catalog {
   [[nodiscard]] std::vector<KnownEntry> entries_in(const layout::Name& directory) const override {
     if (parts_->frozen) return {};
     return parts_->tree.read([&](const EntryTree& tree) { return tree.entries_in(directory); });
+  }
+  [[nodiscard]] std::optional<int64_t> names_changed(const layout::Name& directory) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.names_changed(directory); });
   }
   [[nodiscard]] std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const override {
     if (parts_->frozen) return std::nullopt;
@@ -105,6 +110,7 @@ class CatalogImpl final : public Catalog {
   void end();
   [[nodiscard]] Result<void> check(const Publish& publish) const;
   [[nodiscard]] codec::Entry with_queued(const Publish& publish);
+  void add_deleted(const Publish& publish, const std::string& root, std::vector<Database::Mark>& marks) const;
   void drop_oldest(Durable& durable);
 
   std::unique_ptr<Parts> parts_;
@@ -125,6 +131,7 @@ void CatalogImpl::start(ChangeListener on_change, PublishListener on_publish) {
   parts_->on_change = std::move(on_change);
   parts_->on_publish = std::move(on_publish);
   started_ = true;
+  parts_->tree.write([](EntryTree& tree) { tree.note_times(); });
   threads_.with([&](Threads& threads) {
     threads.tail = start_thread("catalog-tail", [this](const std::stop_token&) { tail_.run(); });
     threads.publish = start_thread("catalog-publish", [this](const std::stop_token&) { publisher_.run(); });
@@ -144,44 +151,55 @@ void CatalogImpl::end() {
   if (threads.sweep.joinable()) threads.sweep.join();
 }
 
-void CatalogImpl::show(const std::string& root, const std::vector<remote::ScopeId>& scopes) {
-  const auto changed = parts_->tree.write([&](EntryTree& tree) { return tree.show(root, scopes); });
-  if (!changed.empty() && parts_->on_change) parts_->on_change(changed);
+std::vector<std::string> CatalogImpl::show(const std::string& root, const std::vector<remote::ScopeId>& scopes) {
+  return parts_->tree.write([&](EntryTree& tree) { return tree.show(root, scopes); });
 }
 
 void CatalogImpl::hide(const layout::Name& name) {
   const std::string& path = name.path;
-  const std::string marked_path = EntryTree::marked_path(name);
   std::vector<Database::Mark> marks;
-  const auto mark = [&](const codec::Digest& digest) {
-    const bool marked = std::ranges::any_of(marks, [&](const auto& known) { return known.digest == digest; });
+  const auto mark = [&](const std::string& hidden, const codec::Digest& digest) {
+    const std::string marked_path = EntryTree::marked_path({hidden, name.root});
+    const bool marked = std::ranges::any_of(
+        marks, [&](const auto& known) { return known.path == marked_path && known.digest == digest; });
     if (!marked) marks.push_back({marked_path, digest});
+  };
+  // Of a Triton set all files go with one.
+  const auto mark_queued = [&](const QueueIndex::Item& item) {
+    for (size_t i = 0; i < item.paths.size(); ++i) {
+      if (item.paths[i] == path || (is_of_set(path) && is_of_set(item.paths[i]))) mark(item.paths[i], item.digests[i]);
+    }
   };
   // What was written here and is on its way must not come back when the cluster has it: what is queued, and what is
   // being published although later bytes have taken its place in the queue. The queue first: a publish that ends now is
   // in the tree before it leaves the queue (Publisher::finish).
   parts_->durable.with([&](Durable& durable) {
-    for (const auto& digest : durable.queue.queued_digests(path)) mark(digest);
-    if (!durable.in_flight) return;
-    const auto& item = durable.in_flight_item;
-    for (size_t i = 0; i < item.paths.size(); ++i) {
-      if (item.paths[i] == path) mark(item.digests[i]);
-    }
+    for (const auto* item : durable.queue.items_with(path)) mark_queued(*item);
+    const auto& sent = durable.in_flight_item;
+    if (durable.in_flight && std::ranges::find(sent.paths, path) != sent.paths.end()) mark_queued(sent);
   });
-  for (const auto& digest : parts_->tree.read([&](const EntryTree& tree) { return tree.digests_of(name); }))
-    mark(digest);
+  const auto queued = static_cast<ptrdiff_t>(marks.size());
+  for (const auto& [file, digest] : parts_->tree.read([&](const EntryTree& tree) { return tree.files_of(name); }))
+    mark(file, digest);
   if (marks.empty()) return;
+  // Beyond a path's limit its first mark goes: not that of what the cluster has.
+  std::rotate(marks.begin(), marks.begin() + queued, marks.end());
   fail_point("hide.marking");
-  const bool full = parts_->tree.read([](const EntryTree& tree) { return tree.marks() >= kMarkLimit; });
-  if (!full) {
-    parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(marks); }));
+  std::vector<Database::Mark> fresh;
+  const bool full = parts_->tree.read([&](const EntryTree& tree) {
+    std::ranges::copy_if(marks, std::back_inserter(fresh),
+                         [&](const auto& one) { return !tree.hidden_by_mark(one.path, one.digest); });
+    return tree.marks() >= kMarkLimit;
+  });
+  if (!full && !fresh.empty()) {
+    parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(fresh); }));
   }
   // The marks that these push out of a path's limit go on disk too, or the next start would load others in their place.
   std::vector<Database::Mark> dropped;
   parts_->tree.write([&](EntryTree& tree) {
     for (const auto& hidden : marks) {
       if (full) {
-        if (name.root.empty()) tree.mark_lost(path, hidden.digest);  // of another root's it stays in all
+        if (name.root.empty()) tree.mark_lost(hidden.path, hidden.digest);  // of another root's it stays in all
       } else {
         tree.mark_hidden(hidden.path, hidden.digest);
       }
@@ -269,6 +287,28 @@ codec::Entry CatalogImpl::with_queued(const Publish& publish) {
   return ours;
 }
 
+/// Adds the marks of what is made anew and was deleted in this root. A Triton set was deleted when all of its files are
+/// marked; the marks of some are those of another set, which stays away, and keeps those that it shares with this one.
+void CatalogImpl::add_deleted(const Publish& publish, const std::string& root,
+                              std::vector<Database::Mark>& marks) const {
+  parts_->tree.read([&](const EntryTree& tree) {
+    const auto is_kept = [&](const codec::Entry& entry) {
+      return is_of_set(entry.path) && !tree.hidden_by_mark(EntryTree::marked_path({entry.path, root}), entry.digest);
+    };
+    const auto is_in_cluster = [&](const codec::Entry& entry, bool with_these_bytes) {
+      const auto known = is_of_set(entry.path) ? tree.find_known(publish.scope, entry.path) : std::nullopt;
+      return known && (known->digest == entry.digest) == with_these_bytes;
+    };
+    const bool set_is_new = std::ranges::any_of(publish.entries, is_kept);
+    const bool is_another =
+        std::ranges::any_of(publish.entries, [&](const auto& one) { return is_in_cluster(one, false); });
+    for (const auto& entry : publish.entries) {
+      const bool stays = is_of_set(entry.path) && (set_is_new || (is_another && is_in_cluster(entry, true)));
+      if (!stays) marks.push_back({EntryTree::marked_path({entry.path, root}), entry.digest});
+    }
+  });
+}
+
 Result<void> CatalogImpl::enqueue(const Publish& publish) {
   Publish stamped = publish;
   if (publish.kind == Publish::Kind::kMerge && publish.entries.size() == 1) stamped.entries = {with_queued(publish)};
@@ -281,11 +321,9 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   item.paths = paths_of(stamped);
   item.queued = std::chrono::steady_clock::now();
   item.root = publish.root;
-  for (const auto& entry : stamped.entries) {
-    item.digests.push_back(entry.digest);
-    shown.push_back({entry.path, entry.digest});
-    if (!publish.root.empty()) shown.push_back({EntryTree::marked_path({entry.path, publish.root}), entry.digest});
-  }
+  for (const auto& entry : stamped.entries) item.digests.push_back(entry.digest);
+  add_deleted(stamped, {}, shown);
+  if (!publish.root.empty()) add_deleted(stamped, publish.root, shown);
   Result<void> queued = parts_->durable.notify_with([&](Durable& durable) -> Result<void> {
     std::vector<int64_t> gone;
     const auto replaced = durable.queue.same_paths(item.scope, item.paths);
@@ -303,6 +341,12 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   // Made anew here: no longer deleted.
   parts_->tree.write([&](EntryTree& tree) {
     for (const auto& mark : shown) tree.unmark_hidden(mark.path, mark.digest);
+  });
+  if (shown.empty()) return {};
+  // By the publish thread: a caller may hold locks that the listener takes.
+  parts_->durable.notify_with([&](Durable& durable) {
+    for (const auto& entry : stamped.entries) durable.returned.push_back(entry.path);
+    ++durable.wakes;
   });
   return {};
 }
@@ -363,6 +407,7 @@ CatalogStatus CatalogImpl::status() const {
   });
   status.frozen = parts_->frozen;
   status.synced = tail_.synced();
+  status.unread = tail_.unread();
   parts_->durable.with([&](const Durable& durable) {
     status.sending = durable.in_flight.has_value();
     status.queued = durable.queue.size();
@@ -378,7 +423,7 @@ CatalogStatus CatalogImpl::status() const {
 Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, remote::Remote& remote,
                                                store::BlobStore& store, ScopeAccepts scope_accepts,
                                                Counters& counters) {
-  auto database = open_or_renew(options.file, counters);
+  auto database = open_or_renew(options.file, options.is_resumed, counters);
   if (!database) return fail(std::move(database).error());
   for (bool renewed = false;; renewed = true) {
     auto parts = std::make_unique<Parts>(options, remote, store, scope_accepts, counters, std::move(*database));

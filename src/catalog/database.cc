@@ -23,22 +23,16 @@ constexpr const char* kSchema = R"(
   CREATE TABLE entries(scope TEXT NOT NULL, path BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY(scope, path))
     WITHOUT ROWID;
   CREATE TABLE hidden(path BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY(path, digest)) WITHOUT ROWID;
+  CREATE TABLE followed(scope TEXT PRIMARY KEY, turn INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE queue(id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, payload BLOB NOT NULL,
     error TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0);
 )";
 
-/// When each scope was followed last, counted in changes of what is followed. Not in the first files of this version:
-/// what they hold was followed before all else. The steps from one scope to the next use the index; DISTINCT reads all.
-constexpr const char* kFollowed = R"(
-  CREATE TABLE followed(scope TEXT PRIMARY KEY, turn INTEGER NOT NULL) WITHOUT ROWID;
-  INSERT INTO followed
-    WITH RECURSIVE held(scope) AS (
-      SELECT min(scope) FROM entries
-      UNION ALL
-      SELECT (SELECT min(scope) FROM entries WHERE scope > held.scope) FROM held WHERE held.scope IS NOT NULL)
-    SELECT scope, 0 FROM held WHERE scope IS NOT NULL;
-)";
+/// SQLite 3.40, os_unix.c: MAX_PATHNAME is 512, and pager.c wants room for the suffix of the journal.
+constexpr size_t kPathLimit = 512 - 8;
 
+/// SQLite then keeps the index of its log in memory, and no other program can read the file.
+constexpr const char* kAlone = "PRAGMA locking_mode=EXCLUSIVE;";
 /// SQLite's own checkpoint runs inside a commit and does fsync; the default of 1,000 pages would put one into every
 /// hundredth sealing of a job. This bounds the log at 32 MiB.
 constexpr const char* kPragmas =
@@ -84,10 +78,15 @@ Result<void> Database::set_aside(const std::string& file) {
   return {};
 }
 
-Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> lock) {
+Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> lock, bool alone) {
   Database database;
   database.lock_ = std::move(lock);
   sqlite3* raw = nullptr;
+  if (file.size() > kPathLimit) {
+    return fail(ErrorCode::kInvalid, "open " + file + ": the database takes a path of at most " +
+                                         std::to_string(kPathLimit) + " bytes, this one has " +
+                                         std::to_string(file.size()) + "; name a shorter directory with --store");
+  }
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(file.c_str(), &raw, flags, nullptr);
   database.handle_.reset(raw);  // a failed open leaves a handle too, which carries the message
@@ -97,6 +96,7 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
     return fail(ErrorCode::kReadOnly, "catalog " + file + " cannot be written; check its owner and mode");
   }
   (void)sqlite3_busy_timeout(raw, 0);  // cannot fail; the flock leaves nobody to wait for
+  if (alone) INDUCTORFS_TRY(execute(raw, kAlone));
   INDUCTORFS_TRY(execute(raw, kPragmas));
   fail_point("catalog.opened");
   INDUCTORFS_TRY(database.prepare_schema(file));
@@ -107,6 +107,7 @@ Result<void> Database::in_transaction(const std::function<Result<void>()>& work)
   INDUCTORFS_TRY(execute(handle_.get(), "BEGIN IMMEDIATE"));
   Result<void> outcome = work();
   fail_point("catalog.commit");
+  if (outcome && fail_point_error("catalog.disk")) outcome = fail_errno("COMMIT", "the catalog");
   if (outcome) outcome = execute(handle_.get(), "COMMIT");
   fail_point("catalog.committed");
   if (!outcome && sqlite3_get_autocommit(handle_.get()) == 0) {
@@ -123,7 +124,6 @@ Result<void> Database::prepare_schema(const std::string& file) {
   tables.reset();
   const auto make = [&]() -> Result<void> {
     INDUCTORFS_TRY(execute(handle_.get(), kSchema));
-    INDUCTORFS_TRY(execute(handle_.get(), kFollowed));
     CATALOG_PREPARE(first, "INSERT INTO meta VALUES('version', ?)");
     fail_point("catalog.schema");
     return first.bind(kVersion).run();
@@ -139,13 +139,7 @@ Result<void> Database::prepare_schema(const std::string& file) {
                                               "; use the newer inductorfs, or another directory");
   }
   if (found < 1) return fail(ErrorCode::kCorrupt, "catalog " + file + " has no version");
-  CATALOG_PREPARE(followed, "SELECT count(*) FROM sqlite_schema WHERE name='followed'");
-  row = followed.step();
-  if (!row) return fail(row.error());
-  if (followed.integer(0) > 0) return {};
-  followed.reset();
-  version.reset();
-  return in_transaction([&] { return execute(handle_.get(), kFollowed); });
+  return {};
 }
 
 Result<void> Database::note_release(std::string_view release) {

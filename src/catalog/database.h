@@ -29,8 +29,9 @@ class Database {
   static constexpr int64_t kVersion = 1;
 
   /// Opens the file. kCorrupt when it is not a database, or damaged; the caller sets it aside and opens again.
-  /// kNotSupported when a newer version wrote it.
-  [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock);
+  /// kNotSupported when a newer version wrote it. `alone` needs no room on the disk: while it is open, no other program
+  /// may read the file.
+  [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock, bool alone = false);
   [[nodiscard]] static Result<std::shared_ptr<Fd>> lock(const std::string& file);
   /// Renames the file to `<file>.damaged` (over an older one), together with its log.
   [[nodiscard]] static Result<void> set_aside(const std::string& file);

@@ -21,36 +21,43 @@ void EntryTree::set_flags(std::string_view path, const codec::Digest& digest,
                           const std::function<void(Leaf&)>& change) {
   Trail trail = trail_of(path);
   if (!trail.whole()) return;
-  for (Leaf& leaf : trail.last().leaves) {
-    if (leaf.digest != digest) continue;
-    const bool was = leaf.visible();
-    change(leaf);
-    count(trail, leaf.scope, was, leaf.visible());
+  std::vector<ScopeIndex> scopes;
+  for (const Leaf& leaf : trail.last().leaves) {
+    if (leaf.digest == digest) scopes.push_back(leaf.scope);
+  }
+  for (const ScopeIndex scope : scopes) {
+    change_leaf(trail, scope,
+                [&](std::vector<Leaf>& leaves) { change(*std::ranges::find(leaves, scope, &Leaf::scope)); });
   }
 }
 
 void EntryTree::mark_hidden(const std::string& path, const codec::Digest& digest) {
   const auto [known, first] = marks_.try_emplace(path);
-  if (const std::string root = layout::name_of(path).root; first && !root.empty()) ++marked_roots_[root];
+  const auto name = layout::name_of(path);
+  if (first && !name.root.empty()) ++marked_roots_[name.root];
   auto& digests = known->second;
-  if (std::ranges::find(digests, digest) == digests.end()) digests.push_back(digest);
+  const bool is_new = std::erase(digests, digest) == 0;
+  digests.push_back(digest);  // the one that was deleted last is given up last
   if (digests.size() > kMarksPerPath) {
     dropped_marks_.emplace_back(path, digests.front());
     digests.erase(digests.begin());
   }
   set_flags(path, digest, [this](Leaf& leaf) { leaf.hidden = leaf.hidden || is_shown_in_mountpoint(leaf); });
+  if (is_new && !name.root.empty()) note_times_above(name.path);
 }
 
 void EntryTree::unmark_hidden(const std::string& path, const codec::Digest& digest) {
   auto found = marks_.find(path);
   if (found == marks_.end()) return;
   std::erase(found->second, digest);
+  const auto name = layout::name_of(path);
   if (found->second.empty()) {
     marks_.erase(found);
-    const auto root = marked_roots_.find(layout::name_of(path).root);
+    const auto root = marked_roots_.find(name.root);
     if (root != marked_roots_.end() && --root->second == 0) marked_roots_.erase(root);
   }
   set_flags(path, digest, [](Leaf& leaf) { leaf.hidden = false; });
+  if (!name.root.empty()) note_times_above(name.path);
 }
 
 std::vector<std::pair<std::string, codec::Digest>> EntryTree::unmark_root(std::string_view root) {
@@ -94,6 +101,23 @@ void EntryTree::mark_unfit(const std::string& path, const codec::Digest& digest,
   set_flags(path, digest, [](Leaf& leaf) { leaf.unfit = true; });
 }
 
+/// What this host could not use of a set may be another thing now that a file of the set, at this path, has come.
+void EntryTree::judge_set_again(const Trail& trail, std::string_view path, ScopeIndex scope) {
+  const Directory& directory = *trail.nodes[trail.names.size() - 1]->directory;
+  if (!trail.last().leaf_of(scope)->of_set || !directory.broken.has(scope)) return;
+  std::vector<std::pair<std::string, codec::Digest>> unfit;
+  for (const auto& [name, file] : directory.children) {
+    const Leaf* const leaf = file.leaf_of(scope);
+    std::string at(path.substr(0, path.rfind('/') + 1));
+    at += name;
+    if (leaf != nullptr && leaf->unfit && at != path) unfit.emplace_back(std::move(at), leaf->digest);
+  }
+  for (const auto& [at, digest] : unfit) {
+    unfit_.erase(at);
+    set_flags(at, digest, [](Leaf& leaf) { leaf.unfit = false; });
+  }
+}
+
 std::string EntryTree::why_unfit(const layout::Name& name) const {
   const PathNode* const node = node_of(name.path);
   if (node == nullptr) return {};
@@ -106,8 +130,9 @@ std::string EntryTree::why_unfit(const layout::Name& name) const {
 
 std::vector<std::string> EntryTree::unmark_unfit() {
   std::vector<std::string> seen;
-  for (const auto& [path, mark] : std::exchange(unfit_, {})) {
-    set_flags(path, mark.digest, [](Leaf& leaf) { leaf.unfit = false; });
+  const auto marks = std::exchange(unfit_, {});
+  for (const auto& [path, mark] : marks) set_flags(path, mark.digest, [](Leaf& leaf) { leaf.unfit = false; });
+  for (const auto& [path, mark] : marks) {
     const PathNode* const node = node_of(path);
     const auto is_seen = [&, &digest = mark.digest](const Leaf& leaf) {
       return leaf.digest == digest && leaf.visible() && scopes_.contains(leaf.scope);

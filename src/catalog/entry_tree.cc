@@ -32,6 +32,11 @@ std::string join(std::string_view directory, std::string_view name) {
   return path;
 }
 
+std::string_view parent_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return path.substr(0, slash == std::string_view::npos ? 0 : slash);
+}
+
 }  // namespace
 
 const EntryTree::Leaf* EntryTree::PathNode::leaf_of(ScopeIndex scope) const {
@@ -116,18 +121,6 @@ bool EntryTree::is_unfit(const std::string& path, const codec::Digest& digest) c
   return found != unfit_.end() && found->second.digest == digest;
 }
 
-void EntryTree::count(const Trail& trail, ScopeIndex scope, bool before, bool after) {
-  if (before == after) return;
-  for (const PathNode* node : trail.nodes) {
-    if (node->is_file()) continue;
-    if (after) {
-      node->directory->visible.add(scope);
-    } else {
-      node->directory->visible.remove(scope);
-    }
-  }
-}
-
 void EntryTree::note(std::string_view path, const codec::Digest* digest) {
   if (watched_.contains(path)) {
     auto& digests = touched_[std::string(path)];
@@ -152,38 +145,35 @@ EntryTree::Change EntryTree::set(ScopeIndex scope, const codec::Entry& entry) {
   const bool has_it = trail.whole() && trail.last().leaf_of(scope) != nullptr;
   if (!has_it && known_.total() >= entry_limit_) return Change::kRefused;
 
-  Leaf next{entry.digest,
-            entry.size,
-            entry.mtime_ns,
-            shared_origin(entry.origin),
-            scope,
-            static_cast<uint16_t>(entry.mode),
-            scopes_.is_in(scopes_.shown_in({}), scope) && hidden_by_mark(entry.path, entry.digest),
-            false,
-            is_unfit(entry.path, entry.digest),
-            layout::is_start_list(entry.path)};
-  if (has_it) return update(trail, *std::ranges::find(trail.last().leaves, scope, &Leaf::scope), std::move(next));
   while (!trail.whole()) {
     const std::string_view name = trail.names[trail.nodes.size() - 1];
     PathNode& parent = trail.last();
     if (parent.directory == nullptr) parent.directory = std::make_unique<Directory>();  // made in the last turn
     trail.nodes.push_back(&parent.directory->children.try_emplace(CompactName(name)).first->second);
   }
-  const bool visible = next.visible();
-  trail.last().leaves.push_back(std::move(next));
-  known_.add(scope);
-  count(trail, scope, false, visible);
-  return visible ? Change::kVisible : Change::kHidden;
-}
-
-EntryTree::Change EntryTree::update(const Trail& trail, Leaf& leaf, Leaf next) {
-  const bool was = leaf.visible();
-  const bool is = next.visible();
-  const bool same = leaf.digest == next.digest && leaf.size == next.size && leaf.mtime_ns == next.mtime_ns &&
-                    leaf.mode == next.mode && was == is;
-  leaf = std::move(next);
-  count(trail, leaf.scope, was, is);
-  if (same) return Change::kNone;
+  Leaf next{entry.digest, entry.size, entry.mtime_ns, shared_origin(entry.origin), scope};
+  next.mode = static_cast<uint16_t>(entry.mode);
+  next.hidden = scopes_.is_in(scopes_.shown_in({}), scope) && hidden_by_mark(entry.path, entry.digest);
+  next.unfit = is_unfit(entry.path, entry.digest);
+  next.unnamed = layout::is_start_list(entry.path);
+  next.of_set = layout::classify(entry.path).family == layout::Family::kTritonKernel;
+  const Leaf* const known = trail.last().leaf_of(scope);
+  const bool was = known != nullptr && known->visible();
+  const bool same = known != nullptr && known->digest == next.digest && known->size == next.size &&
+                    known->mtime_ns == next.mtime_ns && known->mode == next.mode;
+  loaded_time_ = entry.mtime_ns;
+  change_leaf(trail, scope, [&](std::vector<Leaf>& leaves) {
+    const auto place = std::ranges::find(leaves, scope, &Leaf::scope);
+    if (place == leaves.end()) {
+      leaves.push_back(std::move(next));
+      known_.add(scope);
+    } else {
+      *place = std::move(next);
+    }
+  });
+  if (!same) judge_set_again(trail, entry.path, scope);
+  const bool is = trail.last().leaf_of(scope)->visible();
+  if (same && was == is) return Change::kNone;
   return was || is ? Change::kVisible : Change::kHidden;
 }
 
@@ -191,12 +181,11 @@ bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   note(path, nullptr);
   Trail trail = trail_of(path);
   if (!trail.whole()) return false;
-  auto& leaves = trail.last().leaves;
-  const auto leaf = std::ranges::find(leaves, scope, &Leaf::scope);
-  if (leaf == leaves.end()) return false;
+  const Leaf* const leaf = trail.last().leaf_of(scope);
+  if (leaf == nullptr) return false;
   const bool was = leaf->visible();
-  count(trail, scope, was, false);
-  leaves.erase(leaf);
+  change_leaf(trail, scope,
+              [scope](std::vector<Leaf>& leaves) { leaves.erase(std::ranges::find(leaves, scope, &Leaf::scope)); });
   known_.remove(scope);
   for (size_t depth = trail.names.size(); depth > 0; --depth) {
     if (!trail.nodes[depth]->leaves.empty() || !trail.nodes[depth]->children().empty()) break;
@@ -211,17 +200,37 @@ std::vector<std::string> EntryTree::show(const std::string& root, const std::vec
   for (const ScopeIndex changed : scopes_.show(root, scopes)) {
     std::ranges::move(paths_of(changed), std::back_inserter(paths));
   }
+  if (!paths.empty()) all_names_changed();
   return paths;
 }
 
 std::string EntryTree::marked_path(const layout::Name& name) { return join(name.root, name.path); }
 
-/// The leaf that a root shows at this path.
-const EntryTree::Leaf* EntryTree::seen_leaf(const std::string& root, const std::string& path,
-                                            const PathNode& node) const {
+/// A leaf of the scope whose Triton set a root shows in this directory; nullptr when it shows none.
+const EntryTree::Leaf* EntryTree::seen_set(const std::string& root, const std::string& directory,
+                                           const PathNode& node) const {
+  const Leaf* first = nullptr;
+  if (node.is_file() || node.directory->open.is_empty()) return first;
   const auto* const shown = scopes_.shown_in(root);
   const bool marked = has_marks(root);
-  return first_leaf(node, [&](const Leaf& leaf) {
+  for (const auto& [name, file] : node.children()) {
+    for (const Leaf& leaf : file.leaves) {
+      if (!leaf.of_set || !leaf.visible() || !scopes_.is_in(shown, leaf.scope)) continue;
+      if (first != nullptr && !scopes_.precedes(leaf.scope, first->scope)) continue;
+      // One file that is not marked is enough: all are, where this very set was deleted.
+      if (!marked || !hidden_by_mark(join(root, join(directory, name)), leaf.digest)) first = &leaf;
+    }
+  }
+  return first;
+}
+
+/// The leaf that a root shows of a file. `set`: seen_set() of its directory.
+const EntryTree::Leaf* EntryTree::seen_leaf(const std::string& root, const std::string& path, const PathNode& file,
+                                            const Leaf* set) const {
+  if (!file.leaves.empty() && file.leaves.front().of_set) return set == nullptr ? nullptr : file.leaf_of(set->scope);
+  const auto* const shown = scopes_.shown_in(root);
+  const bool marked = has_marks(root);
+  return first_leaf(file, [&](const Leaf& leaf) {
     return leaf.visible() && scopes_.is_in(shown, leaf.scope) &&
            !(marked && hidden_by_mark(join(root, path), leaf.digest));
   });
@@ -236,15 +245,21 @@ bool EntryTree::may_show(const std::string& root, const PathNode& node) const {
 /// Whether a leaf below the directory is seen in a root with marks: those may be all of the directory's.
 bool EntryTree::shows_any(const std::string& root, const std::string& directory, const PathNode& node) const {
   if (!may_show(root, node)) return false;
+  if (seen_set(root, directory, node) != nullptr) return true;
   return std::ranges::any_of(node.children(), [&](const auto& one) {
     const std::string path = join(directory, one.first);
-    return one.second.is_file() ? seen_leaf(root, path, one.second) != nullptr : shows_any(root, path, one.second);
+    return one.second.is_file() ? seen_leaf(root, path, one.second, nullptr) != nullptr
+                                : shows_any(root, path, one.second);
   });
 }
 
 std::optional<KnownEntry> EntryTree::find(const layout::Name& name) const {
-  const PathNode* node = node_of(name.path);
-  const Leaf* const leaf = node == nullptr ? nullptr : seen_leaf(name.root, name.path, *node);
+  const PathNode* const node = node_of(name.path);
+  if (node == nullptr) return std::nullopt;
+  const std::string directory(parent_of(name.path));
+  const bool of_set = !node->leaves.empty() && node->leaves.front().of_set;
+  const Leaf* const set = of_set ? seen_set(name.root, directory, *node_of(directory)) : nullptr;
+  const Leaf* const leaf = seen_leaf(name.root, name.path, *node, set);
   if (leaf == nullptr) return std::nullopt;
   return known_of(name.path, *leaf);
 }
@@ -275,20 +290,6 @@ std::optional<codec::Digest> EntryTree::find_unused(const remote::ScopeId& scope
   return leaf->digest;
 }
 
-std::vector<codec::Digest> EntryTree::digests_of(const layout::Name& name) const {
-  std::vector<codec::Digest> digests;
-  const auto* const shown = scopes_.shown_in(name.root);
-  if (const PathNode* node = node_of(name.path); node != nullptr) {
-    for (const Leaf& leaf : node->leaves) {
-      if (!leaf.lost && scopes_.is_in(shown, leaf.scope)) digests.push_back(leaf.digest);
-    }
-  }
-  if (const auto awaited = awaited_.find(name.path); awaited != awaited_.end()) {
-    digests.insert(digests.end(), awaited->second.begin(), awaited->second.end());
-  }
-  return digests;
-}
-
 bool EntryTree::has_directory(const layout::Name& directory) const {
   const PathNode* node = node_of(directory.path);
   if (node == nullptr || node->is_file() || !may_show(directory.root, *node)) return false;
@@ -300,14 +301,12 @@ std::vector<Child> EntryTree::list(const layout::Name& directory) const {
   const PathNode* node = node_of(directory.path);
   if (node == nullptr) return children;
   const bool marked = has_marks(directory.root);
+  const Leaf* const set = seen_set(directory.root, directory.path, *node);
   for (const auto& [name, child] : node->children()) {
     if (!may_show(directory.root, child)) continue;
-    if (marked) {
-      const std::string path = join(directory.path, name);
-      const bool shown =
-          child.is_file() ? seen_leaf(directory.root, path, child) != nullptr : shows_any(directory.root, path, child);
-      if (!shown) continue;
-    }
+    const std::string path = join(directory.path, name);
+    if (child.is_file() && seen_leaf(directory.root, path, child, set) == nullptr) continue;
+    if (!child.is_file() && marked && !shows_any(directory.root, path, child)) continue;
     children.push_back({std::string(std::string_view(name)), !child.is_file()});
   }
   return children;
@@ -317,10 +316,11 @@ std::vector<KnownEntry> EntryTree::entries_in(const layout::Name& directory) con
   std::vector<KnownEntry> entries;
   const PathNode* node = node_of(directory.path);
   if (node == nullptr) return entries;
+  const Leaf* const set = seen_set(directory.root, directory.path, *node);
   for (const auto& [name, child] : node->children()) {
     if (!child.is_file()) continue;
     const std::string path = join(directory.path, name);
-    if (const Leaf* const leaf = seen_leaf(directory.root, path, child)) entries.push_back(known_of(path, *leaf));
+    if (const Leaf* const leaf = seen_leaf(directory.root, path, child, set)) entries.push_back(known_of(path, *leaf));
   }
   return entries;
 }

@@ -26,7 +26,12 @@ namespace inductorfs::catalog {
 ///
 /// Several scopes may hold the same path: each entry is kept. A cache root shows the one of the scope whose id sorts
 /// first among the scopes that are shown there, whatever the order in which they came. A scope that is no longer
-/// followed is invisible at once; its entries are removed later, one by one. Needs external synchronisation.
+/// followed is invisible at once; its entries are removed later, one by one.
+///
+/// The files of a Triton set are shown together or not at all, and those of one scope only: a
+/// set is away when one of its files is lost or unfit, and when all of its files are hidden. So a set that was deleted
+/// stays away when another one with some equal files is made, and one that came in its place is shown as a whole. Needs
+/// external synchronisation.
 class EntryTree {
  public:
   EntryTree(const std::vector<remote::ScopeId>& scopes, uint64_t entry_limit);
@@ -61,9 +66,10 @@ class EntryTree {
   /// Finds an entry that the cluster has in this scope and that this host does not use, for instance because it was
   /// deleted here.
   [[nodiscard]] std::optional<codec::Digest> find_unused(const remote::ScopeId& scope, std::string_view path) const;
-  /// Returns the digests that the root's scopes have under this path, or will have when the tail brings them, without
-  /// those whose bytes were lost.
-  [[nodiscard]] std::vector<codec::Digest> digests_of(const layout::Name& name) const;
+  using Files = std::vector<std::pair<std::string, codec::Digest>>;  ///< paths and bytes
+  /// Returns what the root's scopes have under this path, or will have when the tail brings it, without what was lost:
+  /// of a file of a Triton set all files of all sets in its directory.
+  [[nodiscard]] Files files_of(const layout::Name& name) const;
   [[nodiscard]] bool has_directory(const layout::Name& directory) const;
   [[nodiscard]] std::vector<Child> list(const layout::Name& directory) const;
   [[nodiscard]] std::vector<KnownEntry> entries_in(const layout::Name& directory) const;
@@ -73,6 +79,14 @@ class EntryTree {
     std::string path;
     bool lost = false;
   };
+  /// Returns when names in this directory came or went last (nanoseconds since 1970); nothing where no entry is below
+  /// it. Of what was loaded it is the latest time of its entries, so that it is the same at each start.
+  [[nodiscard]] std::optional<int64_t> names_changed(const layout::Name& directory) const;
+  /// Has changes count from now on with the time at which they are made.
+  void note_times() { notes_times_ = true; }
+  /// What is shown changes everywhere, without a change of entries.
+  void all_names_changed();
+
   /// Lists all entries of one scope below a directory, visible or not.
   [[nodiscard]] std::vector<Candidate> candidates(const remote::ScopeId& scope, std::string_view directory) const;
   [[nodiscard]] std::vector<std::string> paths_of(ScopeIndex scope) const;
@@ -92,6 +106,7 @@ class EntryTree {
   /// away when the cluster sends it again.
   void mark_hidden(const std::string& path, const codec::Digest& digest);
   void unmark_hidden(const std::string& path, const codec::Digest& digest);
+  [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest) const;
   /// Forgets the marks of this root and of the roots below it; returns them.
   std::vector<std::pair<std::string, codec::Digest>> unmark_root(std::string_view root);
   /// Returns marks that were given up, the oldest ones of a path that was deleted often; the caller forgets them on
@@ -112,7 +127,7 @@ class EntryTree {
   /// must not put its entries over newer ones that the tail has brought meanwhile.
   void watch(const std::vector<std::string>& paths);
   [[nodiscard]] std::map<std::string, std::vector<codec::Digest>> end_watch();
-  /// Remembers an entry that this host published and that has not been read back from the log yet. digests_of() must
+  /// Remembers an entry that this host published and that has not been read back from the log yet. files_of() must
   /// include it, although the leaf may still show an earlier entry. Over a limit the oldest ones are forgotten.
   void await_echo(const std::string& path, const codec::Digest& digest);
 
@@ -136,8 +151,10 @@ class EntryTree {
     bool lost : 1 = false;
     bool unfit : 1 = false;
     bool unnamed : 1 = false;  ///< a start list, which no root shows
+    bool of_set : 1 = false;   ///< a file of a Triton set
+    bool withheld : 1 = true;  ///< of_set: the set is away (Directory::withholds)
     [[nodiscard]] bool usable() const { return !hidden && !lost && !unfit; }
-    [[nodiscard]] bool visible() const { return usable() && !unnamed; }
+    [[nodiscard]] bool visible() const { return of_set ? !withheld : usable() && !unnamed; }
   };
   struct PathNode;
   using Children = std::map<CompactName, PathNode, CompactName::Less>;
@@ -153,7 +170,14 @@ class EntryTree {
   };
   struct Directory {
     Children children;
-    ScopeCounts visible;  ///< of the leaves below
+    ScopeCounts visible;        ///< of the leaves below
+    ScopeCounts broken;         ///< of the files of sets here: those that are lost or unfit
+    ScopeCounts open;           ///< and those that are not hidden
+    int64_t names_changed = 0;  ///< names_changed()
+
+    void tally(const Leaf& leaf, bool comes);
+    /// Says whether the set of this scope is away.
+    [[nodiscard]] bool withholds(ScopeIndex scope) const { return broken.has(scope) || !open.has(scope); }
   };
   /// The nodes from the root to a path, as far as they exist.
   struct Trail {
@@ -180,21 +204,28 @@ class EntryTree {
   [[nodiscard]] static codec::Entry entry_of(const std::string& path, const Leaf& leaf);
   [[nodiscard]] KnownEntry known_of(const std::string& path, const Leaf& leaf) const;
   [[nodiscard]] std::shared_ptr<const std::string> shared_origin(const std::string& origin);
-  [[nodiscard]] bool hidden_by_mark(const std::string& path, const codec::Digest& digest) const;
   [[nodiscard]] bool has_marks(const std::string& root) const { return !root.empty() && marked_roots_.contains(root); }
-  [[nodiscard]] const Leaf* seen_leaf(const std::string& root, const std::string& path, const PathNode& node) const;
+  [[nodiscard]] const Leaf* seen_set(const std::string& root, const std::string& directory, const PathNode& node) const;
+  [[nodiscard]] const Leaf* seen_leaf(const std::string& root, const std::string& path, const PathNode& file,
+                                      const Leaf* set) const;
   [[nodiscard]] bool shows_any(const std::string& root, const std::string& directory, const PathNode& node) const;
   [[nodiscard]] bool may_show(const std::string& root, const PathNode& node) const;
   [[nodiscard]] bool is_unfit(const std::string& path, const codec::Digest& digest) const;
-  static void count(const Trail& trail, ScopeIndex scope, bool before, bool after);
+  void count(const Trail& trail, ScopeIndex scope, bool before, bool after);
+  void change_leaf(const Trail& trail, ScopeIndex scope, const std::function<void(std::vector<Leaf>&)>& change);
+  void judge_set_again(const Trail& trail, std::string_view path, ScopeIndex scope);
+  void note_time(Directory& directory);
+  void note_times_above(std::string_view path);
   static bool visit(const PathNode& node, std::string& path, std::string_view after, const Visitor& visitor);
-  Change update(const Trail& trail, Leaf& leaf, Leaf next);
   void set_flags(std::string_view path, const codec::Digest& digest, const std::function<void(Leaf&)>& change);
   [[nodiscard]] bool is_shown_in_mountpoint(const Leaf& leaf) const {
     return scopes_.is_in(scopes_.shown_in({}), leaf.scope);
   }
   void note(std::string_view path, const codec::Digest* digest);
 
+  bool notes_times_ = false;
+  int64_t loaded_time_ = 0;        ///< of the entry that is being loaded
+  int64_t all_names_changed_ = 0;  ///< all_names_changed()
   FollowedScopes scopes_;
   uint64_t entry_limit_;
   PathNode root_;

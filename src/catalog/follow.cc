@@ -91,7 +91,10 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
 void Tail::end(Followed& scope) {
   // What stopping cuts off is read again by the next start.
   if (scope.unwritten) (void)write_snapshot(scope, [this] { return parts_.stopping.load(); });
-  state_.with([&](State& state) { state.positions.erase(scope.index); });
+  state_.with([&](State& state) {
+    state.positions.erase(scope.index);
+    state.unread.erase(scope.id);
+  });
   // What this host's facts made it refuse is missing on the disk, although the position has passed it.
   if (scope.whole) return;
   parts_.count_failure(

@@ -6,18 +6,21 @@
 
 namespace inductorfs::catalog {
 
-void ScopeCounts::add(ScopeIndex scope) {
+bool ScopeCounts::add(ScopeIndex scope) {
   const auto found = std::ranges::find(counts_, scope, &std::pair<ScopeIndex, uint64_t>::first);
-  if (found != counts_.end()) {
-    ++found->second;
-  } else {
+  if (found == counts_.end()) {
     counts_.emplace_back(scope, 1);
+    return true;
   }
+  ++found->second;
+  return false;
 }
 
-void ScopeCounts::remove(ScopeIndex scope) {
+bool ScopeCounts::remove(ScopeIndex scope) {
   const auto found = std::ranges::find(counts_, scope, &std::pair<ScopeIndex, uint64_t>::first);
-  if (found != counts_.end() && --found->second == 0) counts_.erase(found);
+  if (found == counts_.end() || --found->second > 0) return false;
+  counts_.erase(found);
+  return true;
 }
 
 uint64_t ScopeCounts::total(const std::function<bool(ScopeIndex)>& is_wanted) const {

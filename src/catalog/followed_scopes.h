@@ -37,8 +37,14 @@ struct Following {
 /// synchronisation.
 class ScopeCounts {
  public:
-  void add(ScopeIndex scope);
-  void remove(ScopeIndex scope);
+  /// Returns whether it is the first.
+  bool add(ScopeIndex scope);
+  /// Returns whether it was the last.
+  bool remove(ScopeIndex scope);
+  [[nodiscard]] bool has(ScopeIndex scope) const {
+    return any_of([scope](ScopeIndex one) { return one == scope; });
+  }
+  [[nodiscard]] bool is_empty() const { return counts_.empty(); }
   [[nodiscard]] bool any_of(const auto& is_wanted) const {
     return std::ranges::any_of(counts_, [&](const auto& one) { return is_wanted(one.first); });
   }

@@ -36,12 +36,6 @@ void Gatherer::gather(const Start& start) {
   const Activity activity("gathers the artefacts of a start");
   const auto blobs = blobs_of(start);
   if (blobs.empty()) return;
-  if (!parts_.options.may_gather(remote_.get())) {
-    log::write_limited(log::Level::kInfo, "catalog.not_gathered",
-                       {{"why", "not every mount of the cluster is known to read solid blocks"}});
-    return;
-  }
-  if (is_over()) return;
   const auto report = remote_->gather(blobs, Deadline::after(kGatherPatience));
   if (!report) {
     // They stay as they are, and the next list that is published has them gathered.

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/host_error.h"
+#include "inductorfs/base/log.h"
 #include "publish_codec.h"
 #include "publisher.h"
 
@@ -98,6 +100,25 @@ Result<void> load_queue(Parts& parts) {
   });
 }
 
+/// What a start writes is for later starts. On a disk that takes nothing a worker serves without it the jobs that are
+/// there; a mount that begins is refused, so that jobs go on without it. Returns whether the positions are those of
+/// this release.
+Result<bool> note_start(Parts& parts) {
+  const auto left_out = [&](const Result<void>& noted) {
+    if (noted || !parts.options.is_resumed || !is_of_host(noted.error().code())) return false;
+    log::warning("catalog.start_not_noted", {{"error", noted.error().to_string()}});
+    return true;
+  };
+  return parts.durable.with([&](Durable& durable) -> Result<bool> {
+    const auto release = durable.database.note_release(INDUCTORFS_VERSION);
+    const bool unknown = left_out(release);
+    if (!unknown) INDUCTORFS_TRY(release);
+    const auto followed = durable.database.note_followed(parts.options.scopes);
+    if (!left_out(followed)) INDUCTORFS_TRY(followed);
+    return !unknown;
+  });
+}
+
 }  // namespace
 
 Metrics::Metrics(Counters& counters)
@@ -120,12 +141,13 @@ Metrics::Metrics(Counters& counters)
       publish_times(counters.histogram("publish")),
       renewed(counters.get("catalog.renewed")) {}
 
-Result<Database> open_or_renew(const std::string& file, Counters& counters) {
+Result<Database> open_or_renew(const std::string& file, bool is_resumed, Counters& counters) {
   if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty()) {
     INDUCTORFS_TRY(make_directories(parent.string(), 0700));
   }
   INDUCTORFS_TRY_ASSIGN(auto lock, Database::lock(file));
   auto database = Database::open(file, lock);
+  if (!database && is_resumed && is_of_host(database.error().code())) database = Database::open(file, lock, true);
   if (database || database.error().code() != ErrorCode::kCorrupt) return database;
   return renew_locked(file, lock, counters);
 }
@@ -166,17 +188,14 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
 }
 
 Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts) {
-  INDUCTORFS_TRY(parts.durable.with([&](Durable& durable) {
-    auto noted = durable.database.note_release(INDUCTORFS_VERSION);
-    return noted ? durable.database.note_followed(parts.options.scopes) : noted;
-  }));
+  INDUCTORFS_TRY_ASSIGN(const bool positions_hold, note_start(parts));
   INDUCTORFS_TRY(load_marks(parts));
   std::map<ScopeIndex, remote::Position> positions;
   for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
     // Nobody listens yet.
     auto position = load_scope(parts, scope, [](std::vector<std::string>& changed) { changed.clear(); });
     if (!position) return fail(std::move(position).error());
-    positions[scope.index] = std::move(*position);
+    positions[scope.index] = positions_hold ? std::move(*position) : remote::Position{};
   }
   INDUCTORFS_TRY(load_queue(parts));
   parts.metrics.entries.set(parts.tree.read([](const EntryTree& tree) { return tree.known(); }));

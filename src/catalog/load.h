@@ -11,8 +11,9 @@
 
 namespace inductorfs::catalog {
 
-/// Opens the database; one that is damaged so much that it cannot be opened is set aside and made anew.
-[[nodiscard]] Result<Database> open_or_renew(const std::string& file, Counters& counters);
+/// Opens the database; one that is damaged so much that it cannot be opened is set aside and made anew. A mount that is
+/// resumed also opens it where the disk has no room for the files beside it.
+[[nodiscard]] Result<Database> open_or_renew(const std::string& file, bool is_resumed, Counters& counters);
 /// Sets a closed file aside and makes it anew, with what could still be read of its publish queue.
 [[nodiscard]] Result<Database> renew(const std::string& file, Counters& counters);
 /// Fills tree and queue from the database; returns up to which position each scope was followed. kCorrupt when the file

@@ -18,7 +18,8 @@ void OperatorOrders::freeze(bool frozen) {
   parts_.frozen = frozen;
   wake_publisher();
   // All that any root may show came now, or went.
-  const auto paths = parts_.tree.read([](const EntryTree& tree) {
+  const auto paths = parts_.tree.write([](EntryTree& tree) {
+    tree.all_names_changed();
     std::vector<std::string> all;
     for (const FollowedScope& scope : tree.followed()) {
       std::ranges::move(tree.paths_of(scope.index), std::back_inserter(all));

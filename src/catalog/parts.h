@@ -54,6 +54,7 @@ struct Durable {
   std::deque<PublishReport> undelivered;  ///< of groups that were dropped without the publish thread
   std::deque<KnownEntry> lost;            ///< entries that are still to be reported as lost
   std::set<std::string> lost_paths;       ///< the paths of `lost`
+  std::vector<std::string> returned;      ///< was deleted and is shown again, and the listener is still to be told
   bool reachable_again = false;  ///< the tail got through after errors, so that the queue need not wait any longer
   bool queue_is_short = false;   ///< groups that were acknowledged may be missing from the queue
   size_t drainers = 0;
@@ -84,7 +85,9 @@ struct Parts {
         metrics(counters),
         tree(given.scopes, given.entry_limit),
         uses(given.renew_interval),
-        durable(std::move(opened)) {}
+        durable(std::move(opened)) {
+    if (given.is_resumed) tree.write([](EntryTree& resumed) { resumed.note_times(); });
+  }
 
   const CatalogOptions options;
   remote::Remote& remote;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/codec/frame.h"
 #include "publisher.h"
 
@@ -35,6 +36,7 @@ class StoreSource final : public remote::BlobSource {
     const auto info = store_.find(digest);
     if (!info) return gone(digest, "is no longer in the store");
     auto blob = store_.open_blob(digest);
+    if (!blob && is_of_host(blob.error().code())) return fail(std::move(blob).error());
     if (!blob) return gone(digest, "cannot be read: " + blob.error().to_string());
     bool by_sink = false;
     const auto read = [&](char* out, size_t size, uint64_t at) { return blob->read(out, size, at); };

@@ -69,9 +69,10 @@ void Publisher::run() {
     Work work = next_work(std::chrono::steady_clock::now());
     std::optional<Activity> activity(
         std::in_place, work.id ? "publishes " + work.path : "tells what has become of entries", AwaitedBy::kSync);
+    if (!work.returned.empty() && parts_.on_change) parts_.on_change(work.returned);
     if (!work.reports.empty()) deliver(work.reports);
     if (!work.lost.empty()) report_lost(work.lost);
-    const bool idle = work.reports.empty() && work.lost.empty() && !work.id;
+    const bool idle = work.returned.empty() && work.reports.empty() && work.lost.empty() && !work.id;
     if (work.id) publish_one(std::move(work));
     renew_used(std::chrono::steady_clock::now());
     activity.reset();
@@ -98,6 +99,7 @@ Publisher::Work Publisher::next_work(SteadyTime now) {
     work.reports.assign(std::make_move_iterator(durable.undelivered.begin()),
                         std::make_move_iterator(durable.undelivered.end()));
     durable.undelivered.clear();
+    work.returned = std::exchange(durable.returned, {});
     const bool may_publish = parts_.may_publish(now);
     while (may_publish && now >= lost_retry_at_ && !durable.lost.empty() && work.lost.size() < kLostBatch) {
       work.lost.push_back(std::move(durable.lost.front()));

@@ -45,6 +45,7 @@ class Publisher {
   };
   /// The work that there is now.
   struct Work {
+    std::vector<std::string> returned;
     std::vector<PublishReport> reports;
     std::vector<KnownEntry> lost;
     std::optional<int64_t> id;

@@ -84,16 +84,12 @@ std::optional<codec::Digest> QueueIndex::queued_digest(const remote::ScopeId& sc
   return item.digests[static_cast<size_t>(place)];
 }
 
-std::vector<codec::Digest> QueueIndex::queued_digests(const std::string& path) const {
-  std::vector<codec::Digest> digests;
+std::vector<const QueueIndex::Item*> QueueIndex::items_with(const std::string& path) const {
+  std::vector<const Item*> found;
   const auto by = by_path_.find(path);
-  if (by == by_path_.end()) return digests;
-  for (const int64_t id : by->second) {
-    const Item& item = items_.at(id);
-    const auto place = std::ranges::find(item.paths, path) - item.paths.begin();
-    digests.push_back(item.digests[static_cast<size_t>(place)]);
-  }
-  return digests;
+  if (by == by_path_.end()) return found;
+  for (const int64_t id : by->second) found.push_back(&items_.at(id));
+  return found;
 }
 
 std::vector<std::string> QueueIndex::paths(size_t limit) const {

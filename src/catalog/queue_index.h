@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -58,8 +57,8 @@ class QueueIndex {
   [[nodiscard]] size_t parked() const;
   /// Returns the bytes that wait latest under this path for this scope.
   [[nodiscard]] std::optional<codec::Digest> queued_digest(const remote::ScopeId& scope, const std::string& path) const;
-  /// Returns all that waits under this path, in any scope.
-  [[nodiscard]] std::vector<codec::Digest> queued_digests(const std::string& path) const;
+  /// Returns the items that have this path, in any scope, the latest last. They must not outlive the next change.
+  [[nodiscard]] std::vector<const Item*> items_with(const std::string& path) const;
   [[nodiscard]] size_t size() const { return items_.size(); }
   [[nodiscard]] std::vector<std::string> paths(size_t limit) const;
 

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <set>
-#include <vector>
 
 #include "gatherer.h"
 #include "inductorfs/base/guarded.h"

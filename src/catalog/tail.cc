@@ -130,6 +130,8 @@ void Tail::failed(Followed& scope, const Error& error) {
   if (error.code() == ErrorCode::kTimedOut) scope.patience = std::min(scope.patience * 2, kReadPatienceMost);
   scope.failing = scope.stale = true;
   scope.due = std::chrono::steady_clock::now() + pause_after(error, scope.backoff);
+  const bool is_away = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  if (!is_away) state_.with([&](State& state) { state.unread[scope.id] = error.to_string(); });
   if (!parts_.stopping) {
     log::write_limited(log::Level::kWarning, "catalog.read_failed",
                        {{"scope", scope.id}, {"error", error.to_string()}});
@@ -140,6 +142,7 @@ void Tail::succeeded(Followed& scope) {
   scope.patience = kReadPatience;
   scope.backoff.reset();
   if (!std::exchange(scope.failing, false)) return;
+  state_.with([&](State& state) { state.unread.erase(scope.id); });
   parts_.durable.notify_with([](Durable& durable) {
     durable.reachable_again = true;
     ++durable.wakes;

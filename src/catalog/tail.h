@@ -44,6 +44,10 @@ class Tail {
 
   [[nodiscard]] bool wait_synced(Deadline deadline);
   [[nodiscard]] bool synced() const;
+  /// CatalogStatus::unread.
+  [[nodiscard]] std::map<remote::ScopeId, std::string> unread() const {
+    return state_.with([](const State& state) { return state.unread; });
+  }
   /// Returns a position that memory has reached at least.
   [[nodiscard]] remote::Position position(ScopeIndex scope) const;
 
@@ -72,6 +76,7 @@ class Tail {
     uint64_t version = 0;                              ///< of `wanted`
     bool synced = false;
     bool stopping = false;
+    std::map<remote::ScopeId, std::string> unread;  ///< why followed scopes cannot be read, although the server answers
     std::set<ScopeIndex> unwritten;  ///< those whose snapshots are in memory alone, or on their way there
     std::set<ScopeIndex> left;       ///< no longer followed, but unwritten: the thread removes them from memory then
   };

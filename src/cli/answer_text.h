@@ -17,7 +17,8 @@ namespace inductorfs::cli {
 [[nodiscard]] std::string jobs_text(std::string_view json);
 [[nodiscard]] std::string misses_text(std::string_view json);
 /// Returns the variables that put compile caches below this directory, as `env` prints them.
-[[nodiscard]] std::string variables_text(const std::string& root, std::string_view format);
+[[nodiscard]] std::string variables_text(const std::string& root, std::string_view format,
+                                         const std::string& name_for_user = {});
 /// Returns the figures in these answers for Prometheus: as OpenMetrics, or in the older text format, which
 /// node_exporter reads.
 [[nodiscard]] std::string metrics_text(const config::Json& mounts, bool open);

@@ -4,10 +4,12 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "answers.h"
 #include "command.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/mount/transfer.h"
@@ -81,6 +83,7 @@ class ArchiveCommand : public Subcommand {
                          {"had", report.had},
                          {"blobs", report.blobs},
                          {"bytes", report.bytes},
+                         {"for", report.audience},
                          {"refused", refused}});
   }
 
@@ -92,8 +95,6 @@ class ArchiveCommand : public Subcommand {
 
 class ExportCommand final : public ArchiveCommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "export"; }
-  [[nodiscard]] std::string_view help() const override { return "Write what a cluster has into a file"; }
   void add_to(CLI::App& app) override {
     ArchiveCommand::add_to(app);
     app.add_option("--scope", excerpt_.selection.scopes, "only of this scope: the first digits of its id; repeatable")
@@ -121,17 +122,30 @@ class ExportCommand final : public ArchiveCommand {
 
 class ImportCommand final : public ArchiveCommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "import"; }
-  [[nodiscard]] std::string_view help() const override { return "Publish what such a file has and a cluster lacks"; }
+  void add_to(CLI::App& app) override {
+    ArchiveCommand::add_to(app);
+    app.add_option("--for", for_,
+                   "also what only these share, whose jobs run it: user=NAME, group=NAME, or all; repeatable")
+        ->type_name("WHO");
+  }
 
  protected:
   Result<archive::Report> transfer(const config::Settings& settings) override {
-    return mount::import_cluster(settings, path(), progress());
+    archive::Audience audience{false, {for_.begin(), for_.end()}};
+    audience.all = audience.named.contains("all");
+    audience.named.insert(std::string(archive::kEverybody));
+    audience.named.insert("user=" + config::user_by_id(::geteuid()).name);
+    return mount::import_cluster(settings, path(), audience, progress());
   }
   std::string text_of(const archive::Report& report) const override {
-    return "imported " + artefacts(report.done) + "; the cluster had " + std::to_string(report.had) + "\n" +
-           refusals(report);
+    std::string who;
+    for (const auto& one : report.audience) who += (who.empty() ? "for " : ", ") + config::printable(one);
+    return "imported " + artefacts(report.done) + (who.empty() ? "" : " " + who) + "; the cluster had " +
+           std::to_string(report.had) + "\n" + refusals(report);
   }
+
+ private:
+  std::vector<std::string> for_;
 };
 
 }  // namespace

@@ -86,8 +86,6 @@ std::string text_of(const Checked& checked) {
 
 class CheckCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "check"; }
-  [[nodiscard]] std::string_view help() const override { return "Check a store that is not mounted for damage"; }
   void add_to(CLI::App& app) override {
     add_path(app, "--store", store_, "directory of the store")->type_name("DIR");
     app.add_flag("--repair", repair_, "remove damaged blobs and files, and set a damaged catalog aside");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "answer_text.h"
 #include "inductorfs/cli/run.h"

@@ -66,29 +66,25 @@ CommandLine report(CLI::App& app, const CLI::ParseError& problem, bool json) {
 
 }  // namespace
 
-void add_commands(CLI::App& app, const std::vector<std::unique_ptr<Subcommand>>& commands) {
-  for (const auto& command : commands) {
-    CLI::App* const words = app.add_subcommand(std::string(command->name()), std::string(command->help()));
-    if (command->help().empty()) words->group("");
-    command->add_to(*words);
-  }
-}
-
 CommandLine parse_command_line(int argc, const char* const* argv) {
   auto parser = std::make_unique<CLI::App>(kAbout, "inductorfs");
   CLI::App& app = *parser;
   app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION);
   app.require_subcommand(1);
-  std::vector<std::unique_ptr<Subcommand>> commands = all_commands();
-  add_commands(app, commands);
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Subcommand>>> commands;
+  for (const CommandRow& known : all_commands()) {
+    CLI::App* const words = app.add_subcommand(std::string(known.name), std::string(known.help));
+    if (known.help.empty()) words->group("");
+    commands.emplace_back(words, known.make()).second->add_to(*words);
+  }
   const bool json = wants_json(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
     return report(app, problem, json);
   }
-  for (auto& command : commands) {
-    if (!app.got_subcommand(std::string(command->name()))) continue;
+  for (auto& [words, command] : commands) {
+    if (!words->parsed()) continue;
     if (const Result<void> checked = command->check(); !checked) return usage(app, checked.error().what(), json);
     return {std::move(parser), std::move(command), {}, {}, kExitDone};
   }

@@ -20,9 +20,6 @@ struct CommandLine {
 /// Parses a command line. It never fails: a wrong command line is one line of text and exit code 2.
 [[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv);
 
-/// Adds each command with its flags to a parser. The commands must outlive the parser.
-void add_commands(CLI::App& app, const std::vector<std::unique_ptr<Subcommand>>& commands);
-
 /// Overwrites user and password of every URL in place: ps shows the process's own memory.
 void hide_secrets(int argc, char** argv);
 

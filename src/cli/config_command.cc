@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 
 #include "answer_text.h"
 #include "answers.h"
@@ -32,10 +31,6 @@ std::string value_text(const config::Option& option, const std::vector<std::stri
 
 class ConfigCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "config"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Check the options that a mount would have, or show them and where each comes from";
-  }
   void add_to(CLI::App& app) override {
     app.add_option("ACTION", action_, "check says what is wrong, if anything; show prints a configuration file")
         ->required()

@@ -40,10 +40,6 @@ constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
 
 class DoctorCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "doctor"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Look for what keeps mounts of this host, or one, from sharing, with a remedy for each";
-  }
   void add_to(CLI::App& app) override {
     add_path(app, "MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root")
         ->required(false);
@@ -117,7 +113,8 @@ class DoctorCommand final : public Subcommand {
     }
     if (const auto& gpu = facts->get(fingerprint::Facet::kGpu); !gpu.problem.empty()) {
       findings.push_back({Diagnosis::Kind::kBad, "gpu: " + gpu.problem,
-                          "give this container or user the device nodes and libcuda.so.1; nvidia-smi must work here"});
+                          "an NVIDIA device needs its nodes and libcuda.so.1 in this container, for this user, so that "
+                          "nvidia-smi works here; of other devices what depends on them stays on this host"});
     }
     return findings;
   }

@@ -6,7 +6,6 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "inductorfs/base/fd.h"
@@ -181,6 +180,12 @@ std::vector<Diagnosis> findings_of_variables(const GetVariable& variable, const 
   if (!triton.empty() && mount_of(triton).empty()) {
     findings.push_back({Kind::kBad, "TRITON_CACHE_DIR=" + config::printable(triton) + " lies in no mount",
                         put + ", or unset it: torch then puts its kernels below TORCHINDUCTOR_CACHE_DIR"});
+  }
+  if (const auto manager = variable("TRITON_CACHE_MANAGER").value_or(""); !manager.empty()) {
+    findings.push_back({Kind::kWarning,
+                        "TRITON_CACHE_MANAGER=" + config::printable(manager) +
+                            " puts Triton's kernels where that class puts them, which no mount sees",
+                        "unset it, unless that class writes below TRITON_CACHE_DIR as Triton's own does"});
   }
   for (const auto& [name, value] :
        {std::pair{"TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1"}, std::pair{"TORCHINDUCTOR_FX_GRAPH_CACHE", "0"},

@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <memory>
 
 #include "child_answer.h"
 #include "doctor_findings.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
@@ -87,10 +87,7 @@ std::optional<Measured> measure(const std::string& path, uid_t user, Deadline de
     return std::to_string(*bytes) + (size.is_whole() ? " whole" : " cut");
   });
   if (!answer) return std::nullopt;
-  Measured measured;
-  (void)std::from_chars(answer->data(), answer->data() + answer->size(), measured.bytes);
-  measured.whole = answer->ends_with(" whole");
-  return measured;
+  return Measured{leading_number<uint64_t>(*answer), answer->ends_with(" whole")};
 }
 
 uid_t owner_of(const std::string& path) {
@@ -98,21 +95,12 @@ uid_t owner_of(const std::string& path) {
   return ::lstat(path.c_str(), &found) == 0 ? found.st_uid : ::geteuid();
 }
 
-/// The number at the begin of "5.4.0", with its second part.
-std::pair<int, int> version_of(std::string_view text) {
-  std::pair<int, int> version{0, 0};
-  const char* const end = text.data() + text.size();
-  const auto major = std::from_chars(text.data(), end, version.first);
-  if (major.ec == std::errc() && major.ptr != end) (void)std::from_chars(major.ptr + 1, end, version.second);
-  return version;
-}
-
 }  // namespace
 
 Diagnosis finding_of_kernel(const std::string& release) {
   constexpr std::pair kOldest{5, 4};  // README, "Limits"
   const std::string shown = "the kernel is Linux " + config::printable(release);
-  if (version_of(release) >= kOldest) return {Kind::kGood, shown, {}};
+  if (version_in(release) >= kOldest) return {Kind::kGood, shown, {}};
   return {Kind::kBad, shown, "install Linux 5.4 or later"};
 }
 
@@ -182,6 +170,7 @@ std::optional<uint64_t> size_of_disk(const std::string& directory) {
     if (there.size() <= 1) return std::nullopt;
     there.resize(std::max<size_t>(there.rfind('/'), 1));
   }
+  if (disk.f_blocks == 0) return std::nullopt;  // it tells none (disk_space())
   return disk.f_blocks * disk.f_frsize;
 }
 

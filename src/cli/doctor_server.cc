@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `doctor --remote URL` finds about a server.
-#include <charconv>
 
 #include "doctor_findings.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/mount/server.h"
@@ -27,10 +27,7 @@ std::string field(const ServerExamination& server, std::string_view name) {
 }
 
 uint64_t number(const ServerExamination& server, std::string_view name) {
-  const std::string text = field(server, name);
-  uint64_t value = 0;
-  (void)std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return leading_number<uint64_t>(field(server, name));
 }
 
 uint64_t share(uint64_t part, uint64_t whole) {

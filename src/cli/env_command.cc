@@ -24,6 +24,12 @@ constexpr std::array<std::string_view, 5> kFormats{"sh", "docker", "systemd", "k
 /// For a look at directories of the mount.
 constexpr Milliseconds kPatience{5'000};
 
+/// For a user without an entry in the user database (OpenShift's, and many containers').
+constexpr UserCache kUser{
+    "Python", "USER", nullptr,
+    "",       false,  "",
+    false,    false,  "this user has no name here, and torch before 2.13 ends at its import when it finds none"};
+
 /// As systemd.exec(5) reads Environment=: quotes, and no % or backslash of its own.
 std::string systemd_quoted(const std::string& text) {
   std::string result = "\"";
@@ -122,11 +128,6 @@ std::string directories_text(const Json& directories, std::string_view format) {
 
 class EnvCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "env"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Print the variables that put a user's compile caches into a mount, and the mkdir of the directories, "
-           "which it does not run";
-  }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);
     app.add_option("--root", root_,
@@ -166,7 +167,7 @@ class EnvCommand final : public Subcommand {
     }
     if (fits) fits = check_can_be_written(root, format_);
     if (!fits) return fail_query(fits.error(), format_ == "json");
-    return print(variables_text(root, format_));
+    return print(variables_text(root, format_, user.name.empty() ? std::to_string(user.uid) : std::string()));
   }
 
  private:
@@ -177,13 +178,19 @@ class EnvCommand final : public Subcommand {
 
 }  // namespace
 
-std::string variables_text(const std::string& root, std::string_view format) {
+std::string variables_text(const std::string& root, std::string_view format, const std::string& name_for_user) {
   Json variables = Json::object();
   Json why = Json::object();
   Json not_set = Json::object();
   Json directories = Json::array();
   std::string text = format == "k8s" ? "env:\n" : "";
   std::string left_alone;
+  const auto add = [&](const UserCache& cache, const std::string& value) {
+    variables[cache.variable] = value;
+    why[cache.variable] = cache.why;
+    text += variable_text(cache, value, format);
+  };
+  if (!name_for_user.empty()) add(kUser, name_for_user);
   for (const UserCache& cache : user_caches()) {
     if (cache.below == nullptr) {
       not_set[cache.variable] = cache.why;
@@ -191,10 +198,8 @@ std::string variables_text(const std::string& root, std::string_view format) {
       continue;
     }
     const std::string value = value_of(root, cache);
-    variables[cache.variable] = value;
-    why[cache.variable] = cache.why;
+    add(cache, value);
     directories.push_back(value);
-    text += variable_text(cache, value, format);
   }
   if (format == "docker") return text;
   if (format != "json") return text + left_alone + directories_text(directories, format);

@@ -45,10 +45,6 @@ std::string nearest_text(const Json& nearest) {
 
 class ExplainCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "explain"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Explain why a path is visible or not: its family, scope and digest";
-  }
   void add_to(CLI::App& app) override {
     (void)add_path(app, "PATH", path_, "path in a mount");
     add_json(app, json_);

@@ -10,10 +10,6 @@ namespace {
 
 class FingerprintCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "fingerprint"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Show the facts of this host, and with which hosts it shares";
-  }
   void add_to(CLI::App& app) override {
     add_json(app, json_);
     app.add_flag("--families", families_, "show for each family of artefacts with which hosts it is shared, and why");

@@ -10,10 +10,6 @@ using Kind = mount::ClusterRequest::Kind;
 
 class FreezeCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "freeze"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Let no mount of the cluster show or publish anything, until --lift";
-  }
   void add_to(CLI::App& app) override {
     cluster_.add_to(app);
     app.add_flag("--lift", lift_, "end it: all mounts show and publish again");

@@ -9,38 +9,19 @@
 namespace inductorfs::cli {
 namespace {
 
-/// Asks the CUDA driver in a process of its own, which a deadline can end.
-class GpuProbeCommand final : public Subcommand {
+/// Asks or reads something in a process of its own, which a deadline can end, or which has the rights of another user.
+class ReaderCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "gpu-probe"; }
-  [[nodiscard]] int run(const config::Environment&) override { return fingerprint::run_gpu_probe(); }
-};
+  explicit ReaderCommand(int (*body)()) : body_(body) {}
+  [[nodiscard]] int run(const config::Environment&) override { return body_(); }
 
-/// Reads the packages of a writing process, with the rights of its user.
-class PackageFactsCommand final : public Subcommand {
- public:
-  [[nodiscard]] std::string_view name() const override { return "package-facts"; }
-  [[nodiscard]] int run(const config::Environment&) override { return fingerprint::run_package_reader(); }
-};
-
-/// Reads the files of the mount's own environment, with the rights of its owner.
-class HostFactsCommand final : public Subcommand {
- public:
-  [[nodiscard]] std::string_view name() const override { return "host-facts"; }
-  [[nodiscard]] int run(const config::Environment&) override { return fingerprint::run_host_reader(); }
-};
-
-/// Looks at the places that the facts of this host come from.
-class HostPlacesCommand final : public Subcommand {
- public:
-  [[nodiscard]] std::string_view name() const override { return "host-places"; }
-  [[nodiscard]] int run(const config::Environment&) override { return host::run_place_reader(); }
+ private:
+  int (*body_)();
 };
 
 /// Serves a mount for its supervisor. The mountpoint is there for whoever looks at the list of processes.
 class WorkerCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "worker"; }
   void add_to(CLI::App& app) override { app.add_option("MOUNTPOINT", path_, ""); }
   [[nodiscard]] int run(const config::Environment&) override { return mount::worker_command(); }
 
@@ -50,10 +31,14 @@ class WorkerCommand final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> gpu_probe_command() { return std::make_unique<GpuProbeCommand>(); }
-std::unique_ptr<Subcommand> package_facts_command() { return std::make_unique<PackageFactsCommand>(); }
-std::unique_ptr<Subcommand> host_facts_command() { return std::make_unique<HostFactsCommand>(); }
-std::unique_ptr<Subcommand> host_places_command() { return std::make_unique<HostPlacesCommand>(); }
+std::unique_ptr<Subcommand> gpu_probe_command() { return std::make_unique<ReaderCommand>(fingerprint::run_gpu_probe); }
+std::unique_ptr<Subcommand> package_facts_command() {
+  return std::make_unique<ReaderCommand>(fingerprint::run_package_reader);
+}
+std::unique_ptr<Subcommand> host_facts_command() {
+  return std::make_unique<ReaderCommand>(fingerprint::run_host_reader);
+}
+std::unique_ptr<Subcommand> host_places_command() { return std::make_unique<ReaderCommand>(host::run_place_reader); }
 std::unique_ptr<Subcommand> worker_command() { return std::make_unique<WorkerCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/paths.h"
-#include "inductorfs/places/own_mounts.h"
 
 /// Finds the daemon of a mount without touching the mount.
 namespace inductorfs::cli {

@@ -80,6 +80,8 @@ constexpr std::array kFigures{
            "Processes of these that got the artefact."},
     Figure{"lease_waits_too_long", Kind::kCounter, "counters", "leases.too_long",
            "Processes of these that waited for as long as they may, in vain."},
+    Figure{"lease_waits_for_idle", Kind::kCounter, "counters", "leases.idle",
+           "Processes of these that were let go because the one that compiles waited itself."},
     Figure{"published_groups", Kind::kCounter, "counters", "publish.published", "Groups of artefacts published."},
     Figure{"published_bytes", Kind::kCounter, "counters", "remote.publish_bytes", "Bytes sent to the cluster."},
     Figure{"publish_superseded", Kind::kCounter, "counters", "publish.superseded",
@@ -223,10 +225,6 @@ std::string family(const std::string& name, bool is_counter, const std::string& 
 
 class MetricsCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "metrics"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Print figures of all mounts of this host, or of one, for Prometheus";
-  }
   void add_to(CLI::App& app) override {
     add_path(app, "MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root")
         ->required(false);

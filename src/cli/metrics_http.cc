@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <optional>
-#include <utility>
 
+#include "inductorfs/base/text.h"
 #include "inductorfs/control/socket.h"
 
 namespace inductorfs::cli {
@@ -28,21 +28,6 @@ constexpr Milliseconds kTrailPatience{1'000};
 constexpr std::string_view kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 constexpr std::string_view kText = "text/plain; version=0.0.4; charset=utf-8";
 
-std::string_view trimmed(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-/// Takes what is before the next `separator` off the front of `text`, and the separator too.
-std::string_view take(std::string_view& text, char separator) {
-  const size_t end = std::min(text.find(separator), text.size());
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return part;
-}
-
 std::string lower(std::string_view text) {
   std::string made(text);
   std::transform(made.begin(), made.end(), made.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -55,17 +40,17 @@ struct Wishes {
   double text = 0;
 
   void note(std::string_view accept) {
-    while (!accept.empty()) note_range(take(accept, ','));
+    while (!accept.empty()) note_range(take_part(accept, ','));
   }
 
  private:
   void note_range(std::string_view range) {
-    const std::string type = lower(trimmed(take(range, ';')));
+    const std::string type = lower(trimmed(take_part(range, ';')));
     double quality = 1;
     bool our_version = true;
     while (!range.empty()) {
-      std::string_view parameter = take(range, ';');
-      const std::string name = lower(trimmed(take(parameter, '=')));
+      std::string_view parameter = take_part(range, ';');
+      const std::string name = lower(trimmed(take_part(parameter, '=')));
       const std::string value(trimmed(parameter));
       if (name == "q") quality = std::strtod(value.c_str(), nullptr);
       if (name == "version") our_version = value == "1.0.0";
@@ -128,8 +113,8 @@ bool is_token(std::string_view text) {
 
 /// Of the request's line. Sets `host_needed` for HTTP/1.1.
 Scrape parse_line(std::string_view line, bool& host_needed) {
-  const std::string_view method = take(line, ' ');
-  const std::string_view target = take(line, ' ');
+  const std::string_view method = take_part(line, ' ');
+  const std::string_view target = take_part(line, ' ');
   const std::string_view version = line;
   if (!is_token(method) || target.empty() || !version.starts_with("HTTP/")) return {400};
   if (!version.starts_with("HTTP/1.")) return {505};
@@ -198,13 +183,13 @@ void send_answer(int fd, std::string_view answer) {
 
 Scrape parse_scrape(std::string_view head) {
   bool host_needed = false;
-  std::string_view line = take(head, '\n');
+  std::string_view line = take_part(head, '\n');
   if (line.ends_with('\r')) line.remove_suffix(1);
   Scrape scrape = parse_line(line, host_needed);
   Wishes wishes;
   while (!head.empty()) {
-    std::string_view value = take(head, '\n');
-    const std::string name = lower(take(value, ':'));
+    std::string_view value = take_part(head, '\n');
+    const std::string name = lower(take_part(value, ':'));
     if (name == "host") host_needed = false;
     if (name == "accept") wishes.note(value);
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <functional>
 
 #include "inductorfs/config/exclusive.h"
 #include "inductorfs/config/paths.h"

@@ -12,6 +12,7 @@
 #include "inductorfs/mount/process.h"
 #include "inductorfs/places/mountpoint.h"
 #include "mount_arguments.h"
+#include "session_end.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -62,6 +63,8 @@ int mount_with(config::Settings settings) {
       (void)::fputs(mount::warning_line(ready->substr(at, end - at)).c_str(), stderr);
       at = end + 1;
     }
+    const std::string warning = session_end_warning();
+    if (!warning.empty()) (void)::fputs(mount::warning_line(warning).c_str(), stderr);
     return kExitDone;
   }
   return ready.error().code() == ErrorCode::kInvalid ? fail_options(ready.error()) : fail_with(ready.error());
@@ -69,8 +72,6 @@ int mount_with(config::Settings settings) {
 
 class MountCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "mount"; }
-  [[nodiscard]] std::string_view help() const override { return "Mount the cache, and return when the mount answers"; }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);
     options_.add_to(app, "read options from this TOML file; the command line takes precedence");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <ctime>
 
 #include "answer_text.h"
@@ -20,8 +19,6 @@ using Row = std::vector<std::string>;
 
 class NodesCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "nodes"; }
-  [[nodiscard]] std::string_view help() const override { return "List the mounts of the whole cluster"; }
   void add_to(CLI::App& app) override { cluster_.add_to(app); }
   [[nodiscard]] Result<void> check() const override { return cluster_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {
@@ -71,7 +68,7 @@ std::string nodes_text(const Json& answer, std::time_t now) {
     text += "\n";
   }
   return text + std::to_string(rows.size() - 1) +
-         " mounts; mounts of earlier releases, mounts that may only read the server, and what a full server has "
+         " mounts; mounts that may only read the server, and what a full server has "
          "forgotten, are not listed\n";
 }
 

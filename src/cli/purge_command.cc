@@ -29,10 +29,6 @@ Result<std::chrono::seconds> parse_age(const std::string& text) {
 
 class PurgeCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "purge"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Remove what is selected from the cluster and from all its mounts; without --yes only count it";
-  }
   void add_to(CLI::App& app) override {
     cluster_.add_to(app);
     app.add_option("--scope", scopes_, "select entries of the scope whose id begins with ID; repeatable")

@@ -98,8 +98,9 @@ std::string leases_line(const Json& leases) {
   if (taken + waits == 0) return {};
   return line("compile once", std::to_string(taken) + " graphs were compiled here for all; " + std::to_string(waits) +
                                   " waited for another process, of which " +
-                                  std::to_string(number_at(leases, "served")) + " got its artefact and " +
-                                  std::to_string(number_at(leases, "too_long")) + " waited too long");
+                                  std::to_string(number_at(leases, "served")) + " got its artefact, " +
+                                  std::to_string(number_at(leases, "too_long")) + " waited too long and " +
+                                  std::to_string(number_at(leases, "idle")) + " were let go because it waited itself");
 }
 
 std::string one_line(const Json& tally) {
@@ -189,24 +190,12 @@ class QueryCommand : public Subcommand {
 };
 
 class StatsCommand final : public QueryCommand {
- public:
-  [[nodiscard]] std::string_view name() const override { return "stats"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Show what programs asked for and found, missed and made, by family";
-  }
-
  protected:
   [[nodiscard]] std::string request() const override { return control::stats_request(); }
   [[nodiscard]] std::string text(std::string_view json) const override { return stats_text(json); }
 };
 
 class JobsCommand final : public QueryCommand {
- public:
-  [[nodiscard]] std::string_view name() const override { return "jobs"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "List the jobs that use or used a mount: what each asked for, missed, made and waited for";
-  }
-
  protected:
   [[nodiscard]] std::string request() const override { return control::jobs_request(); }
   [[nodiscard]] std::string text(std::string_view json) const override { return jobs_text(json); }
@@ -214,10 +203,6 @@ class JobsCommand final : public QueryCommand {
 
 class WhyMissCommand final : public QueryCommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "why-miss"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Explain what a job missed: who has it under other facts, and what differs";
-  }
   void add_to(CLI::App& app) override {
     QueryCommand::add_to(app);
     app.add_option("--job", job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed")

@@ -120,10 +120,6 @@ std::string roots_text(const Json& files, const Json& counters) {
 
 class StatusCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "status"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Show the state of the mount that a path lies in, or list all mounts of this host";
-  }
   void add_to(CLI::App& app) override {
     add_path(app, "PATH", path_, "directory of the mount, or a path in it")->required(false);
     add_json(app, json_);

@@ -25,8 +25,6 @@ std::string counted(uint64_t count, const std::string& noun) {
 
 class SyncCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "sync"; }
-  [[nodiscard]] std::string_view help() const override { return "Wait until everything that was written is published"; }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);
     add_json(app, json_);

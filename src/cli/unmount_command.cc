@@ -95,8 +95,6 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
 
 class UnmountCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "unmount"; }
-  [[nodiscard]] std::string_view help() const override { return "Unmount the cache and stop its daemon"; }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);
     app.add_flag("--lazy", lazy_, "detach the mount even if it is in use");

@@ -125,10 +125,6 @@ class Report {
 
 class UpgradeCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "upgrade"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Replace the program that serves a mount, without unmounting it";
-  }
   void add_to(CLI::App& app) override {
     CLI::Option* const mountpoint = add_path(app, "MOUNTPOINT", path_, "directory of the mount")->required(false);
     mountpoint->excludes(app.add_flag("--all", all_, "upgrade all mounts of this user"));

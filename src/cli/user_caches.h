@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
 /// The compile caches that programs keep for a user, each with the variable that says where: what `env` prints, and

@@ -69,10 +69,6 @@ class WarmProgress {
 
 class WarmCommand final : public Subcommand {
  public:
-  [[nodiscard]] std::string_view name() const override { return "warm"; }
-  [[nodiscard]] std::string_view help() const override {
-    return "Fetch what the cluster has for this host before jobs need it";
-  }
   void add_to(CLI::App& app) override {
     add_mountpoint(app, path_);
     add_json(app, json_);

@@ -46,9 +46,6 @@ Result<Frozen> from_json(const Json& json) {
   for (const Json& one : json.at("given")) {
     GivenValues given{one.at("values").get<RawValues>(), one.at("where").get<std::string>(),
                       one.at("base").get<std::string>()};
-    // An earlier release took an empty remote for a local mount, and its mount may be upgraded.
-    const auto remote = given.values.find("remote");
-    if (remote != given.values.end() && remote->second == std::vector<std::string>{""}) given.values.erase(remote);
     INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
     settings.given.push_back(std::move(given));
   }
@@ -60,13 +57,8 @@ Result<Frozen> from_json(const Json& json) {
   settings.alias = json.at("alias").get<std::string>();
   settings.store = json.at("store").get<std::string>();
   settings.allow_other = json.at("allow_other").get<bool>();
-  // The mount of an earlier release shares with all, and its jobs use what they were shown.
-  INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(json.value("trust", "all")));
-  // As the mount of an earlier release, which had no such key, knows one environment.
-  if (const std::string writers = json.value("writers", ""); !writers.empty()) {
-    INDUCTORFS_TRY(apply({{"writers", {writers}}}, "settings", "/", settings));
-  }
-  settings.writers = settings.writers.value_or(WritersPolicy::kMatching);
+  INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(json.at("trust").get<std::string>()));
+  INDUCTORFS_TRY(apply({{"writers", {json.at("writers").get<std::string>()}}}, "settings", "/", settings));
   settings.also.clear();
   for (const Json& one : json.at("also")) {
     auto also = also_from_json(one);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "INDUCTORFS_";
 /// The program's own, between its processes and for its tests, and those of CONTRIBUTING.md, without the prefix.
-constexpr std::array<std::string_view, 38> kOthers{"BUILD",          "BUILD_DIR",       "CHAOS_SECONDS",
+constexpr std::array<std::string_view, 39> kOthers{"BUILD",          "BUILD_DIR",       "CHAOS_SECONDS",
                                                    "CHAOS_SEED",     "CRASH_DRIVER",    "CROSS_RULE",
                                                    "CROSS_USER",     "DICTIONARY_FILE", "ENVIRONMENTS_SECONDS",
                                                    "FAIL_POINT",     "FAIL_POINT_ONCE", "FUZZ_SECONDS",
@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 38> kOthers{"BUILD",          "BUILD_DIR"
                                                    "SANITIZER",      "SERVING_LONG",    "SOURCE_ROOT",
                                                    "STORM_ROUNDS",   "STRESS_SECONDS",  "STRESS_THREADS",
                                                    "TEST_BACKING",   "TEST_SANITIZED",  "TIDY_JOBS",
-                                                   "VENVS",          "VERSION"};
+                                                   "VENVS",          "VERSION",         "WIPE_STEPS"};
 
 /// Kubernetes tells each pod of a service called "inductorfs" by variables of these forms.
 bool is_of_service(std::string_view name) {

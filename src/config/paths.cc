@@ -10,6 +10,8 @@
 #include <cstdlib>
 
 #include "inductorfs/base/encoding.h"
+#include "inductorfs/base/showable.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/codec/digest.h"
 
 namespace inductorfs::config {
@@ -30,22 +32,6 @@ bool is_plain(char c) {
 bool is_directory(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-/// Length of the UTF-8 sequence at the front of `text`; 0 when there is none that is well formed.
-size_t utf8_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text.front());
-  const size_t length = first < 0x80   ? 1
-                        : first < 0xc2 ? 0
-                        : first < 0xe0 ? 2
-                        : first < 0xf0 ? 3
-                        : first < 0xf5 ? 4
-                                       : 0;
-  if (length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0U) != 0x80) return 0;
-  }
-  return length;
 }
 
 }  // namespace
@@ -74,9 +60,7 @@ std::string absolute_path(std::string_view path, const std::string& base) {
   std::vector<std::string_view> parts;
   std::string_view rest = whole;
   while (!rest.empty()) {
-    const size_t end = std::min(rest.find('/'), rest.size());
-    const std::string_view part = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::string_view part = take_part(rest, '/');
     if (part.empty() || part == ".") continue;
     if (part != "..") {
       parts.push_back(part);
@@ -182,9 +166,8 @@ std::string socket_name(const std::string& mountpoint) { return short_digest(mou
 std::string printable(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
-    const size_t length = utf8_length(text);
-    const auto first = static_cast<unsigned char>(text.front());
-    if (length == 0 || first < ' ' || first == 0x7f) {
+    const size_t length = showable_length(text);
+    if (length == 0) {
       shown.append(hex_byte(text.front()));
       text.remove_prefix(1);
     } else {

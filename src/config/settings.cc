@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <climits>
 #include <limits>
 #include <utility>
 
+#include "inductorfs/base/number.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/config/exclusive.h"
 #include "inductorfs/fingerprint/variables.h"
@@ -28,15 +28,8 @@ constexpr uint64_t kMostQueued = 10'000'000;
 constexpr size_t kPrefixLimit = 64;
 constexpr size_t kAlsoLimit = 64;
 
-std::optional<uint64_t> to_number(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
-}
-
 Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most) {
-  const std::optional<uint64_t> value = to_number(text);
+  const std::optional<uint64_t> value = number_in<uint64_t>(text);
   if (!value || *value < least || *value > most) {
     return fail(ErrorCode::kInvalid,
                 "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
@@ -288,6 +281,9 @@ constexpr std::array kMountOptions{
     Option{"compile-once", Kind::kText, "S", "0",
            "have processes that want the same graph wait up to S seconds for the one that compiles it; 0 disables it",
            set_seconds<&Settings::compile_once, 0>},
+    Option{"cluster-winners", Kind::kSwitch, "", "false",
+           "give this host's own tunings up where the cluster has others, which count from the next start on",
+           set_switch<&Settings::cluster_winners>},
     Option{"prefix", Kind::kText, "TEXT", defaults::kPrefix, "begin every key in the remote with TEXT", set_prefix},
     Option{"threads", Kind::kText, "N", kText<Settings::kThreads>, "answer the kernel with N threads", set_threads},
     Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "let other users use the mount", set_allow_other},
@@ -386,11 +382,11 @@ Result<uint64_t> parse_size(std::string_view text) {
   const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
   const std::optional<unsigned> shift = shift_of_unit(text.substr(number.size()));
   const size_t point = std::min(number.find('.'), number.size());
-  const std::optional<uint64_t> whole = to_number(number.substr(0, point));
+  const std::optional<uint64_t> whole = number_in<uint64_t>(number.substr(0, point));
   if (!shift || !whole || *whole > (static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> *shift)) return bad();
   if (point == number.size()) return *whole << *shift;
   const std::string_view decimals = number.substr(point + 1);
-  const std::optional<uint64_t> part = to_number(decimals);
+  const std::optional<uint64_t> part = number_in<uint64_t>(decimals);
   if (*shift == 0 || !part || decimals.size() > kMostDecimals) return bad();
   uint64_t divisor = 1;
   for (size_t i = 0; i < decimals.size(); ++i) divisor *= 10;
@@ -445,8 +441,7 @@ Result<void> check_trust(const Settings& settings, const User& user) {
                                        "without --allow-other, or with --trust all");
 }
 
-/// The precompiled header of torch 2.15 alone has 152 MB; with less than this the store would evict all the time. A
-/// mount that an earlier release has made with less goes on through an upgrade.
+/// The precompiled header of torch 2.15 alone has 152 MB; with less than this the store would evict all the time.
 Result<void> check_store_limit(const Settings& settings) {
   constexpr uint64_t kLeast = uint64_t{64} << 20;
   if (settings.store_limit >= kLeast) return {};

@@ -2,9 +2,11 @@
 #include "inductorfs/config/text.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "inductorfs/base/nearest_name.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/paths.h"
 
 namespace inductorfs::config {
@@ -59,9 +61,8 @@ std::string plain_item(const Json& item) { return item.is_string() ? printable(i
 std::string indented(std::string_view value, std::string_view margin) {
   std::string text;
   while (!value.empty()) {
-    const size_t end = std::min(value.find('\n'), value.size());
-    if (end > 0) text.append(margin).append(printable(value.substr(0, end))).append("\n");
-    value.remove_prefix(std::min(end + 1, value.size()));
+    const std::string_view line = take_part(value, '\n');
+    if (!line.empty()) text.append(margin).append(printable(line)).append("\n");
   }
   return text;
 }
@@ -69,6 +70,13 @@ std::string indented(std::string_view value, std::string_view margin) {
 std::string suggestion(std::string_view word, const std::vector<std::string>& names) {
   const std::string nearest = nearest_name(word, names);
   return nearest.empty() ? nearest : "; did you mean " + nearest + "?";
+}
+
+std::string utc(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 std::string human_bytes(uint64_t bytes) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <list>
 #include <map>
 #include <optional>
@@ -38,6 +39,16 @@ std::optional<ucred> credentials_of(int fd) {
   socklen_t size = sizeof credentials;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
   return credentials;
+}
+
+/// All groups of the process that has connected.
+std::vector<gid_t> groups_of(int fd, const ucred& credentials) {
+  std::vector<gid_t> groups(NGROUPS_MAX);
+  auto size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) != 0) size = 0;
+  groups.resize(size / sizeof(gid_t));
+  groups.push_back(credentials.gid);
+  return groups;
 }
 
 /// Who has how many connections. Safe for concurrent use.
@@ -186,6 +197,7 @@ class SocketServer final : public ControlServer {
     Client client{std::move(seat), std::move(connection), {}, {}, Deadline::after(kPeerPatience)};
     client.peer.uid = credentials->uid;
     client.peer.pid = credentials->pid;
+    client.peer.groups = groups_of(client.connection.get(), *credentials);
     client.peer.gone = [fd = client.connection.get()] {
       // Nothing may follow a request, so anything readable is the end.
       pollfd item{fd, POLLIN | POLLRDHUP, 0};

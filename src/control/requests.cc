@@ -51,10 +51,11 @@ T member(const Json& object, const char* name, T fallback) {
   }
 }
 
-Answer explain(MountControl& mount, const Json& request) {
+Answer explain(MountControl& mount, const Json& request, const Peer* guest) {
   const std::optional<std::string> path = from_hex(member<std::string>(request, "path", "?"));
   if (!path) return refuse(ErrorCode::kInvalid, "explain needs a path in hexadecimal");
-  return succeed(mount.explain(*path));
+  const auto explained = mount.explain(*path, guest);
+  return explained ? succeed(*explained) : refuse(explained.error());
 }
 
 Answer upgrade(MountControl& mount, const Json& request) {
@@ -113,11 +114,12 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   const Json parsed = Json::parse(request, nullptr, false);
   if (!parsed.is_object()) return refuse(ErrorCode::kInvalid, "the request is no JSON object");
   const std::string operation = member<std::string>(parsed, "op", "");
-  if (operation == "status") return succeed(mount.status());
-  if (operation == "where") return succeed(mount.where());
-  if (operation == "explain") return explain(mount, parsed);
-  if (operation == "nodes") return ask_cluster(mount, parsed, peer);
   const bool is_owner = peer.uid == 0 || peer.uid == owner;
+  const Peer* const guest = is_owner ? nullptr : &peer;
+  if (operation == "status") return succeed(mount.status(guest));
+  if (operation == "where") return succeed(mount.where());
+  if (operation == "explain") return explain(mount, parsed, guest);
+  if (operation == "nodes") return ask_cluster(mount, parsed, peer);
   const std::optional<uid_t> seen = is_owner ? std::nullopt : std::optional(peer.uid);
   if (operation == "stats") return succeed(mount.stats());
   if (operation == "jobs") return succeed(mount.jobs(seen));

@@ -30,6 +30,7 @@ namespace {
 /// How long a killed child may take to die. One that is stuck in the kernel (a hung GPU driver) does not die at all: it
 /// is left to init rather than waited for.
 constexpr Milliseconds kDeathLimit{2000};
+constexpr Milliseconds kReapStep{10};  ///< where the kernel has no pidfd to tell of its end
 constexpr size_t kReadPiece = 16384;
 constexpr const char* kBarePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::string_view kStrippedVariables[] = {"TORCHINDUCTOR_CACHE_DIR=", "TRITON_CACHE_DIR=", "LC_ALL="};
@@ -57,6 +58,7 @@ struct Launch {
   int report = -1;
   int passed = -1;
   bool bare = false;
+  rlim_t memory = 0;
   rlim_t seconds = 0;
   bool changes_user = false;
   uid_t user = 0;
@@ -120,6 +122,7 @@ void set_limits(const Launch& launch) {
   set_limit(RLIMIT_CORE, 0);
 #ifndef INDUCTORFS_SANITIZED  // a sanitizer reserves terabytes of addresses for itself
   set_limit(RLIMIT_AS, kMemoryLimit);
+  if (launch.memory > 0) set_limit(RLIMIT_DATA, launch.memory);
 #endif
   set_limit(RLIMIT_FSIZE, kFileLimit);
   set_limit(RLIMIT_NOFILE, kDescriptorLimit);
@@ -178,8 +181,11 @@ class Child {
     if (reaped_) return;
     // The child has a group of its own only after its setsid(). Before that there is nobody else to kill.
     if (kill(-pid_, SIGKILL) != 0) (void)kill(pid_, SIGKILL);  // gone already is as good
+    const Deadline limit = Deadline::after(kDeathLimit);
     pollfd ended{pidfd_.get(), POLLIN, 0};
-    if (poll(&ended, 1, static_cast<int>(kDeathLimit.count())) == 1) (void)reap();
+    while (waitpid(pid_, nullptr, WNOHANG) == 0 && !limit.passed()) {
+      (void)poll(&ended, 1, static_cast<int>((pidfd_ ? limit.left() : kReapStep).count()));
+    }
   }
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
   /// Requires: the pidfd is readable, so that this does not block.
@@ -339,8 +345,8 @@ Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseco
   const std::vector<char*> variable_pointers = pointers(variables);
   const auto seconds = static_cast<rlim_t>(std::chrono::duration_cast<std::chrono::seconds>(deadline).count() + 1);
   const pid_t pid = start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out.write.get(),
-                           err.write.get(), report.write.get(), options.descriptor, options.bare, seconds,
-                           options.user.has_value(), options.user.value_or(0), getpid()});
+                           err.write.get(), report.write.get(), options.descriptor, options.bare, options.memory,
+                           seconds, options.user.has_value(), options.user.value_or(0), getpid()});
   if (pid < 0) return fail_errno("fork", command.front());
   // By number: glibc before 2.36 has no pidfd_open.
   Child child(pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))));

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct ChildOptions {
   bool bare = false;
   /// The child runs as this user, in no group of a user. Only root may set it.
   std::optional<uid_t> user;
+  uint64_t memory = 0;              ///< the most bytes of its own that a bare child may have; 0: as programs need
   int descriptor = -1;              ///< the child has it as kChildDescriptor; -1: none
   std::function<bool()> cancelled;  ///< asked every kCancelStep; true kills the child
 };

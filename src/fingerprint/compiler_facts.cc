@@ -9,6 +9,7 @@
 
 #include "child.h"
 #include "facts.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/codec/digest.h"
 #include "owners.h"
 
@@ -177,9 +178,7 @@ Lines compiler_identity(std::string_view text) {
   Lines lines;
   bool versioned = false;
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = take_part(text, '\n');
     while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
     for (const auto& [prefix, name] : kPrefixes) {
       if (line.starts_with(prefix)) lines.emplace_back(name, line.substr(prefix.size()));
@@ -199,9 +198,7 @@ Lines compiler_identity(std::string_view text) {
 NativeTarget gcc_native(std::string_view text) {
   NativeTarget target;
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = take_part(text, '\n');
     const size_t start = line.find("-m");
     if (start == std::string_view::npos || line.substr(0, start).find_first_not_of(' ') != std::string_view::npos)
       continue;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "facts.h"
+#include "inductorfs/base/fd.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -18,6 +19,9 @@ constexpr uint64_t kPartBytesLimit = uint64_t{2} << 30;
 /// What a compiler without one of its own takes from PATH.
 constexpr const char* kInPath[] = {"as", "ld"};
 constexpr uint64_t kDriverLimit = uint64_t{512} << 20;
+/// What is kept of a program's texts: libclang-cpp has 6 MB of them.
+constexpr size_t kTextsLimit = size_t{16} << 20;
+constexpr size_t kPiece = size_t{1} << 20;
 /// clang 14 has 250 files in its resource directory, 10 MB.
 constexpr size_t kPartsLimit = 10'000;
 constexpr int kDepthLimit = 8;
@@ -55,6 +59,51 @@ std::string configured(std::string_view driver, std::string_view name) {
   return std::string(rest.substr(0, rest.find_first_of(std::string_view(" \0'", 3))));
 }
 
+/// Collects the texts of a program, each with the byte before it, so that a C string still begins behind a NUL. Needs
+/// external synchronisation.
+class Texts {
+ public:
+  /// Returns false when there are too many.
+  bool add(std::string_view piece) {
+    for (const char byte : piece) {
+      if (byte == '\0' && run_.size() == 1 && run_.front() == '\0') continue;  // a hole
+      if (byte >= ' ' && byte <= '~') {
+        run_ += byte;
+      } else {
+        const char between = byte == '\0' ? '\0' : '\n';
+        if (run_.size() > kShortest || holds_digit()) all_ += run_ + between;
+        run_.assign(1, between);
+      }
+      if (run_.size() + all_.size() > kTextsLimit) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] std::string take() { return std::move(all_) + run_; }
+
+ private:
+  static constexpr size_t kShortest = 4;
+  /// The number of a version may have one digit.
+  [[nodiscard]] bool holds_digit() const { return run_.size() > 1 && run_[1] >= '0' && run_[1] <= '9'; }
+  std::string all_;
+  std::string run_{'\n'};
+};
+
+/// Returns the texts of a file of another user behind its first four bytes, and never has the whole file in memory.
+Result<std::string> texts_of(const InRoot& root, const std::string& path, uint64_t limit) {
+  INDUCTORFS_TRY_ASSIGN(const auto file, root.open_regular(path, limit));
+  std::string piece(kPiece, '\0');
+  Texts texts;
+  std::string start;
+  for (uint64_t at = 0;; at += kPiece) {
+    const auto got = pread_full(file.get(), piece.data(), piece.size(), at);
+    if (!got) return fail(Error(got.error()).with_context(path));
+    const std::string_view bytes = std::string_view(piece).substr(0, *got);
+    if (at == 0) start = bytes.substr(0, kElf.size());
+    if (!texts.add(bytes)) return fail(ErrorCode::kTooLarge, path + " has more text than a compiler can have");
+    if (*got < piece.size()) return start + texts.take();
+  }
+}
+
 /// Finds the parts of one compiler. Needs external synchronisation.
 class Finder {
  public:
@@ -62,7 +111,7 @@ class Finder {
       : root_(root), driver_(std::move(driver)), call_(call), prefix_(folder_of(folder_of(driver_))) {}
 
   Result<CompilerFiles> find() {
-    INDUCTORFS_TRY_ASSIGN(const std::string bytes, root_.read_regular(driver_, kDriverLimit));
+    INDUCTORFS_TRY_ASSIGN(const std::string bytes, texts_of(root_, driver_, kDriverLimit));
     if (!bytes.starts_with(kElf)) return unclear(driver_ + " is no program but a script or the like");
     INDUCTORFS_TRY(add("driver", driver_));
     // Strings of gcc.c and of clang's InitPreprocessor.cpp; a clang of many libraries has the latter in one of them.
@@ -220,7 +269,7 @@ class Finder {
   Result<void> add_clang_libraries(std::string_view driver, std::string& cpp) {
     INDUCTORFS_TRY_ASSIGN(auto file, add_library(driver, "libclang-cpp.so"));
     if (!file.empty()) {
-      INDUCTORFS_TRY_ASSIGN(cpp, root_.read_regular(file, kPartLimit));
+      INDUCTORFS_TRY_ASSIGN(cpp, texts_of(root_, file, kPartLimit));
     }
     INDUCTORFS_TRY(add_library(driver, "libLLVM"));
     return {};

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "facts.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -28,20 +28,12 @@ struct CpuText {
   size_t blocks = 0;                                                 ///< CPUs
 };
 
-std::string_view trimmed(std::string_view text) {
-  const size_t start = text.find_first_not_of(" \t");
-  if (start == std::string_view::npos) return {};
-  return text.substr(start, text.find_last_not_of(" \t") - start + 1);
-}
-
 CpuText parse_cpuinfo(std::string_view text) {
   CpuText cpu;
   bool first = true;
   std::string_view last;
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = take_part(text, '\n');
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
     const std::string_view key = trimmed(line.substr(0, colon));
@@ -63,16 +55,6 @@ CpuText parse_cpuinfo(std::string_view text) {
     }
   }
   return cpu;
-}
-
-template <typename Texts>
-std::string joined(const Texts& texts, std::string_view separator) {
-  std::string result;
-  for (const auto& text : texts) {
-    if (!result.empty()) result += separator;
-    result += text;
-  }
-  return result;
 }
 
 /// Values of the keys that `names` gives, as lines.

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "facts.h"
 #include "inductorfs/fingerprint/facet_text.h"

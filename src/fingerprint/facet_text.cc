@@ -3,22 +3,11 @@
 
 #include <algorithm>
 
+#include "inductorfs/base/text.h"
+
 namespace inductorfs::fingerprint {
-namespace {
 
-std::vector<std::string_view> split(std::string_view text, char between) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(between), text.size());
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
-
-}  // namespace
-
-std::vector<std::string_view> lines_of(std::string_view text) { return split(text, '\n'); }
+std::vector<std::string_view> lines_of(std::string_view text) { return parts_of(text, '\n'); }
 
 std::string joined_lines(const std::vector<std::string_view>& lines) {
   std::string text;
@@ -48,7 +37,7 @@ std::optional<std::string> value_of(std::string_view text, std::string_view key)
 }
 
 std::vector<std::string_view> words_of(std::string_view value) {
-  std::vector<std::string_view> words = split(value, ' ');
+  std::vector<std::string_view> words = parts_of(value, ' ');
   std::erase(words, std::string_view());
   return words;
 }

@@ -37,7 +37,6 @@ struct PythonFacts {
   std::string triton;
   std::vector<std::string> path;  ///< the folders in which it looks for modules, in order
 };
-[[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options);
 [[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory);
 [[nodiscard]] Fact python_fact(const Result<PythonFacts>& python);
 
@@ -74,16 +73,33 @@ struct GpuAnswer {
   GpuState state = GpuState::kUnknown;
   std::string detail;  ///< why absent or unknown
   std::string source;
-  int driver = 0;              ///< the driver's CUDA level: 13020 is 13.2
-  std::string driver_release;  ///< the kernel driver's own version, "580.65.06"; empty if it is not reported
-  std::string kernel;          ///< the architectures that the probe's kernel is compiled for
+  int driver = 0;                      ///< the driver's CUDA level: 13020 is 13.2
+  std::string driver_release;          ///< the kernel driver's own version, "580.65.06"; empty if it is not reported
+  std::string kernel;                  ///< the architectures that the probe's kernel is compiled for
+  std::vector<std::string> of_builds;  ///< OtherDevices::of_builds
   std::vector<GpuDevice> devices;
 };
 /// Returns the addresses of the NVIDIA GPUs that the kernel driver or the PCI bus shows below `root`, sorted. They can
 /// be seen even if the driver cannot be asked: in a container without device nodes, or before the driver is loaded.
 [[nodiscard]] std::vector<std::string> nvidia_devices(const std::string& root);
-/// Runs the probe child and reads its answer. An answer that there is no GPU is believed only if nvidia_devices() shows
-/// none. `root` is prepended to /proc and /sys for that.
+/// Other makers' devices that can run what torch compiles, as far as the PCI bus and device nodes show them; sorted.
+struct OtherDevices {
+  /// AMD's and Intel's: a torch uses them only if it is built for them (kBuiltForKey).
+  std::vector<std::string> of_builds;
+  std::vector<std::string> accelerators;  ///< others, which any torch uses by a plugin
+  std::vector<std::string> displays;      ///< those of the latter that may be no more than a screen's
+};
+[[nodiscard]] OtherDevices other_devices(const std::string& root);
+/// Says whether this value of CUDA_VISIBLE_DEVICES hides every device: its first index is none.
+[[nodiscard]] bool hides_all_devices(std::string_view value);
+/// The lines of the gpu fact's details that name OtherDevices::of_builds.
+inline constexpr const char* kOfBuildKey = "unasked";
+/// The line of the torch fact's details that names the platform if it is not CUDA: "ROCm" or "XPU".
+inline constexpr const char* kBuiltForKey = "built_for";
+/// Makes gpu, gpu-arch and cuda unknown where they say nothing of the devices that the torch of these facts uses.
+void doubt_for_torch(Fingerprint& facts);
+/// Runs the probe child and reads its answer. An answer that there is no GPU is believed only if nvidia_devices() and
+/// other_devices() show none. `root` is prepended to /dev, /proc and /sys for that.
 [[nodiscard]] GpuAnswer ask_gpu(const ProbeOptions& options, const std::string& root = {});
 /// Formats CUDA's packed version: 13020 is "13.2".
 [[nodiscard]] std::string cuda_level(int packed);

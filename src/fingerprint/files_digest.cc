@@ -37,28 +37,33 @@ class PackageFiles {
   /// Names of links that lead nowhere, with what they say. A package of headers that is not installed leaves such
   /// links.
   [[nodiscard]] const std::map<std::string, std::string>& broken_links() const { return broken_links_; }
+  /// Says whether there is byte code where Python would take it for a module (it is none of files()).
+  [[nodiscard]] bool has_byte_code() const { return has_byte_code_; }
 
  private:
   Result<void> list(const std::string& name, int depth) {
     if (depth > kDepthLimit) return too_large("is deeper than " + std::to_string(kDepthLimit) + " directories");
     const std::string path = name.empty() ? directory_ : directory_ + "/" + name;
-    INDUCTORFS_TRY_ASSIGN(const auto entries, root_.entries_in(path, kFileLimit));
+    INDUCTORFS_TRY_ASSIGN(const auto entries, root_.entries_in(path, kFileLimit, true));
     for (const DirectoryEntry& entry : entries) {
       const std::string& base = entry.name;
       // What Python writes at run time; what editors, version control and NFS (.nfs*) leave. No wheel has such files.
+      has_byte_code_ = has_byte_code_ || base.ends_with(".pyc");
       if (base == "__pycache__" || base.ends_with(".pyc") || base.starts_with('.')) continue;
-      INDUCTORFS_TRY(add(name.empty() ? base : name + "/" + base, entry.kind, depth));
+      INDUCTORFS_TRY(add(name.empty() ? base : name + "/" + base, entry, depth));
     }
     return {};
   }
 
   /// Distributions have links to libraries in /usr/lib, and to directories of headers in /usr/include.
-  Result<void> add(const std::string& name, DirectoryEntry::Kind kind, int depth) {
+  Result<void> add(const std::string& name, const DirectoryEntry& entry, int depth) {
+    const DirectoryEntry::Kind kind = entry.kind;
     if (++seen_ > kFileLimit) return too_large("has more than " + std::to_string(kFileLimit) + " files");
     if (name.find_first_of("\n\r") != std::string::npos) {
       return fail(ErrorCode::kInvalid, directory_ + " has a file with a line break in its name");
     }
     if (kind == DirectoryEntry::Kind::kDirectory) return list(name, depth + 1);
+    if (kind == DirectoryEntry::Kind::kFile && S_ISREG(entry.status.st_mode)) return add_file({name, entry.status});
     if (kind == DirectoryEntry::Kind::kOther) return {};
     const std::string path = directory_ + "/" + name;
     const auto found = root_.open_at_path(path, O_PATH);
@@ -91,6 +96,7 @@ class PackageFiles {
   std::vector<File> files_;
   std::map<std::string, std::string> broken_links_;
   size_t seen_ = 0;
+  bool has_byte_code_ = false;
   uint64_t bytes_ = 0;
 };
 
@@ -127,10 +133,31 @@ Result<std::string> line_of(const InRoot& root, const Installed& package, const 
          std::to_string(file.status.st_size);
 }
 
-Manifest manifest_of_package(PackageFiles& package, const KeyMemory& memory) {
+using Status = struct stat;
+
+/// The RECORD of a package. Immutable value.
+struct Record {
+  std::string path;  ///< empty: there is none
+  Status status{};
+};
+
+bool is_later(const timespec& one, const timespec& other) {
+  return std::pair(one.tv_sec, one.tv_nsec) > std::pair(other.tv_sec, other.tv_nsec);
+}
+
+/// Says whether the file is the one that was installed. An installer writes RECORD last. Python's source is read once
+/// all the same: it is what people change, and a copy keeps the time of what was copied. That of torch is in its key.
+bool is_as_recorded(const Installed& package, const Record& record, const File& file, std::string_view line) {
+  const bool is_source = file.name.ends_with(".py") && package.module != "torch";
+  return !is_source && !is_later(file.status.st_mtim, record.status.st_mtim) &&
+         line.substr(line.rfind(',') + 1) == std::to_string(file.status.st_size);
+}
+
+Manifest manifest_of_package(PackageFiles& package, const Record& record, const KeyMemory& memory) {
   std::vector<File>& files = package.files();
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.name < b.name; });
   ManifestMaker maker;
+  if (!record.path.empty()) maker.add(record.path, record.status, memory);
   for (const File& file : files) maker.add(file.name, file.status, memory);
   for (const auto& [name, target] : package.broken_links()) {
     const struct stat none {};
@@ -141,24 +168,45 @@ Manifest manifest_of_package(PackageFiles& package, const KeyMemory& memory) {
 
 }  // namespace
 
-Result<std::string> files_digest(const InRoot& root, const Installed& package, KeyMemory& memory) {
+Result<Manifest> package_manifest(const InRoot& root, const Installed& package, const KeyMemory& memory) {
   PackageFiles listed(root, package);
   INDUCTORFS_TRY(listed.list());
-  const Manifest manifest = manifest_of_package(listed, memory);
+  Record record{record_file(root, package).value_or(""), {}};
+  record.status = root.status(record.path).value_or(Status{});
+  Manifest manifest = manifest_of_package(listed, record, memory);
+  manifest.too_fresh = manifest.too_fresh || listed.has_byte_code();
+  return manifest;
+}
+
+Result<std::string> files_digest(const InRoot& root, const Installed& package, KeyMemory& memory,
+                                 const std::string& record_file) {
+  PackageFiles listed(root, package);
+  INDUCTORFS_TRY(listed.list());
+  const Record record{record_file, root.status(record_file).value_or(Status{})};
+  const Manifest manifest = manifest_of_package(listed, record, memory);
   std::vector<File>& files = listed.files();
   const auto is_library = [&package](const File& file) { return file.name == package.library; };
-  if (!package.library.empty() && std::none_of(files.begin(), files.end(), is_library)) {
-    const std::string module(package.module);
+  const std::string module(package.module);
+  if (record_file.empty() && !package.library.empty() && std::none_of(files.begin(), files.end(), is_library)) {
     return fail(ErrorCode::kNotFound, package.directory + " has no " + std::string(package.library) +
                                           ", so its libraries cannot be found; install " + module + " from a wheel");
   }
-  const std::string name = "files " + package.directory;
+  const std::string name = (record_file.empty() ? "files " : "files and record ") + package.directory;
   if (auto known = memory.find(name, manifest.digest)) return *known;
+  RecordLines recorded;
+  if (!record_file.empty()) {
+    INDUCTORFS_TRY_ASSIGN(recorded, record_lines(root, package, record_file));
+  }
   // What is remembered of large files stays if there is no time for the small ones.
   std::sort(files.begin(), files.end(),
             [](const File& a, const File& b) { return a.status.st_size > b.status.st_size; });
   std::vector<std::string> lines;
   for (const File& file : files) {
+    const auto found = recorded.find(record_name(package.module, file.name));
+    if (found != recorded.end() && is_as_recorded(package, record, file, found->second)) {
+      lines.push_back(found->second);
+      continue;
+    }
     INDUCTORFS_TRY_ASSIGN(auto line, line_of(root, package, file, memory));
     lines.push_back(std::move(line));
   }

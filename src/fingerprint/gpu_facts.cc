@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "child.h"
@@ -25,7 +23,6 @@ constexpr const char* kDriverVersion = "/proc/driver/nvidia/version";
 /// PTX that the driver compiles for the probe is not worth a file in the user's home.
 constexpr const char* kNoJitCache = "CUDA_CACHE_DISABLE=1";
 constexpr uint64_t kDriverVersionLimit = 64 << 10;
-constexpr uint64_t kSysLimit = 64 << 10;
 
 GpuAnswer unknown_answer(std::string detail) {
   GpuAnswer answer;
@@ -100,30 +97,37 @@ std::string named(const GpuAnswer& gpu, size_t index) {
   return "device " + std::to_string(index) + " (" + gpu.devices[index].name + ")";
 }
 
-std::vector<std::string> names_in(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    names.push_back(at->path().filename().string());
-  }
-  return names;
+std::string first_of(const std::vector<std::string>& devices) {
+  const size_t more = devices.size() - 1;
+  return devices.front() + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+}
+
+void set_unknown(GpuAnswer& answer, std::string detail) {
+  answer.state = GpuState::kUnknown;
+  answer.detail = std::move(detail);
 }
 
 /// A container that was given no device nodes, or not the driver's library, is no host without a GPU: the jobs beside
-/// it have one, and what they measure on it must not be shared with other models. Whoever sets CUDA_VISIBLE_DEVICES for
-/// the daemon has said which devices count.
-void doubt_absence(const std::string& root, GpuAnswer& answer) {
-  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr)
-    return;  // nothing changes the environment while facts are learned
+/// it have one, and what they measure on it must not be shared with other models. Nor is a host with another maker's.
+void doubt(const std::string& root, GpuAnswer& answer) {
+  const OtherDevices others = other_devices(root);
+  answer.of_builds = others.of_builds;
+  const bool is_absent = answer.state == GpuState::kAbsent;
+  std::vector<std::string> unasked = others.accelerators;
+  if (is_absent) unasked.insert(unasked.end(), others.displays.begin(), others.displays.end());
+  if (answer.state != GpuState::kUnknown && !unasked.empty()) {
+    set_unknown(answer, "this host has an accelerator (" + first_of(unasked) +
+                            ") of which this release learns no facts, so what depends on the device stays on this "
+                            "host; if no job uses it, mount with a --fingerprint that says so");
+  }
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // nothing changes it while facts are learned
+  if (!is_absent || (visible != nullptr && hides_all_devices(visible))) return;
   const std::vector<std::string> devices = nvidia_devices(root);
   if (devices.empty()) return;
-  answer.state = GpuState::kUnknown;
-  answer.detail =
-      "this host has an NVIDIA device (" + devices.front() +
-      (devices.size() > 1 ? " and " + std::to_string(devices.size() - 1) + " more" : "") +
-      ") that cannot be asked: " + answer.detail +
-      "; give the daemon's container the devices and the driver's library, or set CUDA_VISIBLE_DEVICES= for a "
-      "daemon whose jobs use none";
+  set_unknown(answer, "this host has an NVIDIA device (" + first_of(devices) +
+                          ") that cannot be asked: " + answer.detail +
+                          "; give the daemon's container the devices and the driver's library, or set "
+                          "CUDA_VISIBLE_DEVICES= for a daemon whose jobs use none");
 }
 
 /// Everything about the devices that no artefact depends on.
@@ -143,6 +147,7 @@ std::string details_of(const GpuAnswer& gpu) {
     lines.emplace_back(prefix + "runs_code", device.runs == Runs::kYes ? word : word + device.why);
     for (const auto& [key, value] : device.details) lines.emplace_back(prefix + key, value);
   }
+  for (const std::string& device : gpu.of_builds) lines.emplace_back(kOfBuildKey, device);
   return canonical(lines);
 }
 
@@ -199,19 +204,6 @@ std::string driver_release(std::string_view text) {
   return {};
 }
 
-std::vector<std::string> nvidia_devices(const std::string& root) {
-  std::vector<std::string> found = names_in(root + "/proc/driver/nvidia/gpus");
-  for (const std::string& device : names_in(root + "/sys/bus/pci/devices")) {
-    const std::string path = root + "/sys/bus/pci/devices/" + device;
-    const std::string vendor = read_file(AT_FDCWD, path + "/vendor", kSysLimit).value_or("");
-    const std::string kind = read_file(AT_FDCWD, path + "/class", kSysLimit).value_or("");
-    if (vendor.starts_with("0x10de") && kind.starts_with("0x03")) found.push_back(device);
-  }
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  return found;
-}
-
 GpuAnswer ask_gpu(const ProbeOptions& options, const std::string& root) {
   GpuAnswer answer;
   const std::string program = options.gpu_probe.empty() ? "/proc/self/exe" : options.gpu_probe;
@@ -230,7 +222,7 @@ GpuAnswer ask_gpu(const ProbeOptions& options, const std::string& root) {
     answer = unknown_answer("the GPU probe ended with code " + std::to_string(child->exit_code) + ": " +
                             child->err.substr(0, 500));
   }
-  if (answer.state == GpuState::kAbsent) doubt_absence(root, answer);
+  doubt(root, answer);
   answer.source = options.gpu_probe.empty() ? "CUDA driver" : options.gpu_probe;
   if (const auto text = read_file(AT_FDCWD, kDriverVersion, kDriverVersionLimit)) {
     answer.driver_release = driver_release(*text);

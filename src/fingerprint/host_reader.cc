@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host_reader.h"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "facts.h"
 #include "key_memory.h"
 #include "named_files.h"
+#include "read_request.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -78,43 +78,24 @@ std::string to_text(const HostRequest& request) {
 }
 
 Result<HostRequest> from_text(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return fail(ErrorCode::kInvalid, "the request is no JSON object");
-  HostRequest request;
-  ProbeOptions& options = request.options;
-  std::string part;
-  const std::pair<const char*, std::string*> texts[] = {{"part", &part},
-                                                        {"python", &options.python},
-                                                        {"compiler", &options.compiler},
-                                                        {"cache", &options.cache_file},
-                                                        {"torch", &request.torch},
-                                                        {"triton", &request.triton}};
-  for (const auto& [name, out] : texts) {
-    const auto found = json.find(name);
-    if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
-    *out = found->get<std::string>();
-  }
-  const auto environment = json.find("environment");
-  if (environment == json.end() || !environment->is_object()) {
-    return fail(ErrorCode::kInvalid, "environment is missing");
-  }
-  for (const auto& [name, value] : environment->items()) {
-    if (value.is_string()) options.environment[name] = value.get<std::string>();
-  }
-  const auto sites = json.find("sites");
-  if (sites == json.end() || !sites->is_array()) return fail(ErrorCode::kInvalid, "sites is missing");
-  for (const Json& site : *sites) {
-    if (site.is_string()) request.sites.push_back(site.get<std::string>());
-  }
-  const auto deadline = json.find("deadline");
-  if (deadline == json.end() || !deadline->is_number_integer()) return fail(ErrorCode::kInvalid, "deadline is missing");
-  options.deadline = Milliseconds(deadline->get<int64_t>());
-  for (const HostPart known : {HostPart::kPackages, HostPart::kCompiler, HostPart::kEnvironment, HostPart::kEngine}) {
-    if (part != name_of(known)) continue;
-    request.part = known;
-    return request;
-  }
-  return fail(ErrorCode::kInvalid, "no such part: " + part);
+  return read_request<HostRequest>(text, [](const Json& json, HostRequest& request) -> Result<void> {
+    ProbeOptions& options = request.options;
+    json.at("python").get_to(options.python);
+    json.at("compiler").get_to(options.compiler);
+    json.at("cache").get_to(options.cache_file);
+    json.at("torch").get_to(request.torch);
+    json.at("triton").get_to(request.triton);
+    json.at("sites").get_to(request.sites);
+    json.at("environment").get_to(options.environment);
+    options.deadline = Milliseconds(json.at("deadline").get<int64_t>());
+    const auto part = json.at("part").get<std::string>();
+    for (const HostPart known : {HostPart::kPackages, HostPart::kCompiler, HostPart::kEnvironment, HostPart::kEngine}) {
+      if (part != name_of(known)) continue;
+      request.part = known;
+      return {};
+    }
+    return fail(ErrorCode::kInvalid, "no such part: " + part);
+  });
 }
 
 Result<Fingerprint> read_by_child(const HostRequest& request) {
@@ -177,13 +158,7 @@ Fact read_engine(const ProbeOptions& options, const std::vector<std::string>& si
 int run_host_reader() {
   const auto text = reader_request();
   const auto request = text ? from_text(*text) : Result<HostRequest>(fail(text.error()));
-  if (!request) {
-    (void)std::fprintf(stderr, "inductorfs: host-facts: %s\n", request.error().what().c_str());
-    return 2;
-  }
-  const std::string json = read_here(*request).to_json();
-  const bool written = std::fwrite(json.data(), 1, json.size(), stdout) == json.size() && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
+  return end_reader("host-facts", request ? Result<std::string>(read_here(*request).to_json()) : fail(request.error()));
 }
 
 }  // namespace inductorfs::fingerprint

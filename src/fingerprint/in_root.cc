@@ -123,7 +123,8 @@ bool InRoot::is_program(const std::string& path) const {
   return found && S_ISREG(found->st_mode) && (found->st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) != 0;
 }
 
-Result<std::vector<DirectoryEntry>> InRoot::entries_in(const std::string& directory, size_t limit) const {
+Result<std::vector<DirectoryEntry>> InRoot::entries_in(const std::string& directory, size_t limit,
+                                                       bool with_status) const {
   INDUCTORFS_TRY_ASSIGN(auto found, open_at_path(directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
   const Directory open(fdopendir(found.get()));
   if (!open) return fail_errno("list", directory);
@@ -136,10 +137,9 @@ Result<std::vector<DirectoryEntry>> InRoot::entries_in(const std::string& direct
     if (entries.size() >= limit) return fail(ErrorCode::kTooLarge, directory + " has too many files");
     unsigned char type = entry->d_type;
     struct stat status {};
-    if (type == DT_UNKNOWN && fstatat(listed, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
-      type = IFTODT(status.st_mode);
-    }
-    entries.push_back({std::string(name), kind_of(type)});
+    const bool asks = type == DT_UNKNOWN || (with_status && type == DT_REG);
+    if (asks && fstatat(listed, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0) type = IFTODT(status.st_mode);
+    entries.push_back({std::string(name), kind_of(type), status});
     errno = 0;
   }
   if (errno != 0) return fail_errno("list", directory);

@@ -19,6 +19,7 @@ struct DirectoryEntry {
   enum class Kind { kFile, kDirectory, kLink, kOther };
   std::string name;
   Kind kind = Kind::kOther;
+  struct stat status {};  ///< of a file, if it was asked for
 };
 
 /// The files of a process as the process sees them: paths are absolute, and no link leads out of its root directory.
@@ -44,7 +45,8 @@ class InRoot {
   [[nodiscard]] bool is_regular(const std::string& path) const;
   [[nodiscard]] bool is_program(const std::string& path) const;
   /// Returns what a directory holds, sorted by name. kTooLarge when it holds more than `limit`.
-  [[nodiscard]] Result<std::vector<DirectoryEntry>> entries_in(const std::string& directory, size_t limit) const;
+  [[nodiscard]] Result<std::vector<DirectoryEntry>> entries_in(const std::string& directory, size_t limit,
+                                                               bool with_status = false) const;
   /// Returns the names in a directory, sorted; none when it cannot be read. kTooLarge when there are too many.
   [[nodiscard]] Result<std::vector<std::string>> names_in(const std::string& directory) const;
 

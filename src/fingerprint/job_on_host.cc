@@ -43,7 +43,7 @@ Fingerprint with_job(const Fingerprint& host, const Fingerprint& job) {
   for (const Facet facet : kAllFacets) {
     if (job.has(facet)) facts.set(facet, job.get(facet));
   }
-  // As an earlier release has learned it (LearnedEnvironments).
+  // The host's engines are not the job's.
   if (!job.has(Facet::kEngine)) {
     facts.set(Facet::kEngine, unknown_fact("no serving engine is known of these programs"));
   }
@@ -52,6 +52,7 @@ Fingerprint with_job(const Fingerprint& host, const Fingerprint& job) {
   isa.value = without(isa.value, "threads");
   facts.set(Facet::kCpuIsa, with_thread_count(std::move(isa), torch));
   facts.set(Facet::kCuda, cuda_of_job(host.get(Facet::kCuda), torch));
+  doubt_for_torch(facts);
   return facts;
 }
 

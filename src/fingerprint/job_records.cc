@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/base/regular_file.h"
 
 namespace inductorfs::fingerprint {
@@ -22,14 +22,6 @@ constexpr size_t kWords = 5;
 /// A record has at most 10 + 3 * 20 digits, a name and five separators.
 constexpr size_t kLineLimit = 160;
 constexpr uint64_t kBootLimit = 128;
-
-template <typename Number>
-std::optional<Number> number_of(std::string_view word) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return number;
-}
 
 bool is_name(std::string_view word) {
   return !word.empty() && word.size() <= kNameLimit &&
@@ -44,10 +36,10 @@ std::optional<JobRecord> parse_record(std::string_view line) {
     words.at(i) = line.substr(0, space);
     line.remove_prefix(space == std::string_view::npos ? line.size() : space + 1);
   }
-  const auto pid = number_of<pid_t>(words[0]);
-  const auto start = number_of<uint64_t>(words[1]);
-  const auto stack = number_of<uint64_t>(words[2]);
-  const auto code = number_of<uint64_t>(words[3]);
+  const auto pid = number_in<pid_t>(words[0]);
+  const auto start = number_in<uint64_t>(words[1]);
+  const auto stack = number_in<uint64_t>(words[2]);
+  const auto code = number_in<uint64_t>(words[3]);
   if (!pid || *pid <= 0 || !start || !stack || !code || !is_name(words[4])) return std::nullopt;
   return JobRecord{*pid, {*start, *stack, *code}, words[4] == kNotKnown ? std::string() : std::string(words[4])};
 }

@@ -16,8 +16,6 @@
 namespace inductorfs::fingerprint {
 namespace {
 
-/// As far as Sight looks for the process that started a compiler.
-constexpr int kAncestorLimit = 16;
 constexpr const char* kSource = "the process";
 
 constexpr const char* kNotInTime = "its packages were not read in time; programs that start later find them read";
@@ -379,7 +377,12 @@ Fact environment_of(const Writer& writer, const Fact& meaning) {
   }
   // The values are canonical, but those of files are no paths any more.
   Lines lines(values.begin(), values.end());
-  return known_fact(lines.empty() ? std::string(kNone) : canonical(lines), kSource);
+  Fact fact = known_fact(lines.empty() ? std::string(kNone) : canonical(lines), kSource);
+  if (writer.environment().live) return fact;
+  // The value stays: programs that were started under other variables have other files on this host.
+  fact.known = false;
+  fact.problem = kMemoryNotRead;
+  return fact;
 }
 
 }  // namespace

@@ -2,13 +2,17 @@
 #include "key_memory.h"
 
 #include <fcntl.h>
+#include <sys/sysmacros.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/mount_table.h"
 #include "read_as.h"
 
 namespace inductorfs::fingerprint {
@@ -27,6 +31,13 @@ constexpr WallNanoseconds kFreshSpan = 2'000'000'000;
 constexpr WallNanoseconds kSecond = 1'000'000'000;
 
 WallNanoseconds nanoseconds(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
+
+/// Times there are those that somebody has written into an image. Of FUSE nobody knows.
+bool may_be_image(const MountEntry& mount) {
+  constexpr std::array<std::string_view, 7> kTypes = {"squashfs", "erofs",   "iso9660", "cramfs",
+                                                      "romfs",    "overlay", "fuse"};
+  return std::ranges::find(kTypes, mount.type) != kTypes.end() || mount.type.starts_with("fuse.");
+}
 
 std::optional<std::string> text_of(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
@@ -47,13 +58,18 @@ bool is_too_fresh(const struct stat& status) {
 
 void ManifestMaker::add(std::string_view name, const struct stat& status, const KeyMemory& memory) {
   too_fresh_ = too_fresh_ || is_too_fresh(status);
+  tells_apart_ = tells_apart_ && memory.tells_apart(status);
   hasher_.update(name);
   hasher_.update(std::string_view("\0", 1));
   hasher_.update(memory.identity_of_file(status));
   hasher_.update("\n");
 }
 
-Manifest ManifestMaker::finish() { return {hasher_.finish().to_hex(), too_fresh_}; }
+Manifest ManifestMaker::finish() {
+  std::string digest = hasher_.finish().to_hex();
+  if (!tells_apart_) digest += " " + std::to_string(system_clock().now().time_since_epoch().count());
+  return {std::move(digest), too_fresh_ || !tells_apart_};
+}
 
 Result<Manifest> manifest_of(const std::vector<std::string>& files) {
   return manifest_of(InRoot::host(), files, KeyMemory(""));
@@ -69,8 +85,11 @@ Result<Manifest> manifest_of(const InRoot& root, const std::vector<std::string>&
   return maker.finish();
 }
 
-KeyMemory::KeyMemory(std::string path) : path_(std::move(path)) {
+KeyMemory::KeyMemory(std::string path, uid_t owner) : path_(std::move(path)), owner_(owner) {
   if (!path_.empty()) load();
+  for (const MountEntry& mount : read_mount_table()) {
+    if (may_be_image(mount)) images_.insert(mount.device);
+  }
 }
 
 void KeyMemory::load() {
@@ -84,25 +103,44 @@ void KeyMemory::load() {
     if (!entry.is_object() || kept_.size() >= kKeptLimit) continue;
     auto manifest = text_of(entry, "manifest");
     auto value = text_of(entry, "value");
-    if (manifest && value) kept_[name] = {std::move(*manifest), std::move(*value)};
+    const auto owner = entry.value("owner", nlohmann::json());
+    const uid_t of = owner.is_number_unsigned() ? owner.get<uid_t>() : 0;
+    if (manifest && value) kept_[name] = {std::move(*manifest), std::move(*value), of};
   }
 }
 
-KeyMemory KeyMemory::of_containers(const std::string& path, const std::string& user) {
-  KeyMemory memory(path.empty() ? path : path + ".containers");
-  memory.user_ = user;
+KeyMemory KeyMemory::of_containers(const std::string& path, uid_t user) {
+  KeyMemory memory(path.empty() ? path : path + ".containers", user);
+  memory.is_of_containers_ = true;
   return memory;
 }
 
+/// What is forgotten costs its owner time, and nobody else.
+void KeyMemory::make_room(KeptValues& kept, size_t more) {
+  while (!kept.empty() && kept.size() + more > kKeptLimit) {
+    std::map<uid_t, size_t> counts;
+    for (const auto& [name, entry] : kept) ++counts[entry.owner];
+    const uid_t most = std::ranges::max_element(counts, {}, [](const auto& one) { return one.second; })->first;
+    std::erase_if(kept, [most](const auto& one) { return one.second.owner == most; });
+  }
+}
+
 std::string KeyMemory::identity_of_file(const struct stat& status) const {
-  if (user_.empty()) return identity_of(status);
+  if (!is_of_containers_) return identity_of(status);
   return std::to_string(status.st_size) + ":" + std::to_string(nanoseconds(status.st_mtim)) + ":" +
          std::to_string(nanoseconds(status.st_ctim));
 }
 
+bool KeyMemory::tells_apart(const struct stat& status) const {
+  if (nanoseconds(status.st_mtim) != nanoseconds(status.st_ctim)) return true;
+  const std::string device = std::to_string(major(status.st_dev)) + ":" + std::to_string(minor(status.st_dev));
+  return !is_of_containers_ && !images_.contains(device);
+}
+
 /// A path of one host holds one package; in containers the same path holds a different one for each image.
 std::string KeyMemory::key_of(const std::string& name, std::string_view manifest) const {
-  return user_.empty() ? name : "user " + user_ + " " + name + " " + std::string(manifest);
+  if (!is_of_containers_) return name;
+  return "user " + std::to_string(owner_) + " " + name + " " + std::string(manifest);
 }
 
 std::optional<std::string> KeyMemory::find(const std::string& name, std::string_view manifest) const {
@@ -113,11 +151,8 @@ std::optional<std::string> KeyMemory::find(const std::string& name, std::string_
 
 void KeyMemory::keep(const std::string& name, std::string_view manifest, std::string_view value) {
   const std::string key = key_of(name, manifest);
-  if (kept_.size() >= kKeptLimit && !kept_.contains(key)) {
-    kept_.clear();
-    fresh_.clear();
-  }
-  kept_[key] = {std::string(manifest), std::string(value)};
+  if (!kept_.contains(key)) make_room(kept_, 1);
+  kept_[key] = {std::string(manifest), std::string(value), owner_};
   fresh_.insert(key);
 }
 
@@ -125,11 +160,15 @@ Result<void> KeyMemory::save() {
   if (path_.empty() || fresh_.empty()) return {};
   const ReadAsSelf self;  // the file is the daemon's
   KeyMemory saved(path_);
-  if (saved.kept_.size() + fresh_.size() > kKeptLimit) saved.kept_.clear();
+  std::erase_if(fresh_, [this](const std::string& name) { return !kept_.contains(name); });
+  std::erase_if(saved.kept_, [this](const auto& one) { return fresh_.contains(one.first); });
+  make_room(saved.kept_, fresh_.size());
   for (const std::string& name : fresh_) saved.kept_[name] = kept_[name];
   kept_ = std::move(saved.kept_);
   nlohmann::json kept = nlohmann::json::object();
-  for (const auto& [name, entry] : kept_) kept[name] = {{"manifest", entry.manifest}, {"value", entry.value}};
+  for (const auto& [name, entry] : kept_) {
+    kept[name] = {{"manifest", entry.manifest}, {"value", entry.value}, {"owner", entry.owner}};
+  }
   const nlohmann::json root = {{"format", kFormat}, {"kept", std::move(kept)}};
   const std::string text = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::string directory = std::filesystem::path(path_).parent_path().string();
@@ -149,7 +188,7 @@ Result<codec::Digest> remembered_digest(const InRoot& root, const std::string& p
 Result<codec::Digest> remembered_digest(int file, const std::string& name, KeyMemory& memory) {
   struct stat status {};
   if (fstat(file, &status) != 0) return fail_errno("fstat", name);
-  if (status.st_size < kLargeFile) return codec::digest_of_file(file);
+  if (status.st_size < kLargeFile || !memory.tells_apart(status)) return codec::digest_of_file(file);
 
   const std::string key = "sha256 " + name;
   const std::string identity = memory.identity_of_file(status);

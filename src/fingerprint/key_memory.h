@@ -2,8 +2,8 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/types.h>
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,8 +27,8 @@ namespace inductorfs::fingerprint {
 
 /// The identities of many files in one digest: as long as it is the same, what was computed from them is the same.
 struct Manifest {
-  std::string digest;
-  bool too_fresh = false;
+  std::string digest;      ///< of no earlier manifest where the identities do not tell files apart
+  bool too_fresh = false;  ///< nothing is to be kept with it
 };
 [[nodiscard]] Result<Manifest> manifest_of(const std::vector<std::string>& files);
 
@@ -43,6 +43,7 @@ class ManifestMaker {
  private:
   codec::Hasher hasher_;
   bool too_fresh_ = false;
+  bool tells_apart_ = true;
 };
 /// Does the same for files of a process with that root, with the identities that `memory` uses.
 [[nodiscard]] Result<Manifest> manifest_of(const InRoot& root, const std::vector<std::string>& files,
@@ -52,15 +53,20 @@ class ManifestMaker {
 /// of another form is an empty memory, which only costs time. Needs external synchronisation.
 class KeyMemory {
  public:
-  /// With an empty path, nothing is remembered beyond this object.
-  explicit KeyMemory(std::string path);
+  /// With an empty path, nothing is remembered beyond this object. `owner` is the user for whom things are remembered:
+  /// who has the most loses them when there are too many.
+  explicit KeyMemory(std::string path, uid_t owner = 0);
   /// Makes a memory for packages of processes with another root. Another container of the same image has equal files
   /// at other inodes of another device; their sizes and times say that they are the same. A user who runs a file system
   /// can forge these, so each user has a separate memory.
-  [[nodiscard]] static KeyMemory of_containers(const std::string& path, const std::string& user);
+  [[nodiscard]] static KeyMemory of_containers(const std::string& path, uid_t user);
 
   /// Returns the identity that tells whether a file is the same.
   [[nodiscard]] std::string identity_of_file(const struct stat& status) const;
+  /// Says whether another file of that name has another identity. In images (squashfs, erofs, iso9660), and so in an
+  /// overlay over one, the time of a change is that of the content, which whoever makes the image may have set, and the
+  /// next image may have the same device and inodes: then nothing is remembered.
+  [[nodiscard]] bool tells_apart(const struct stat& status) const;
   /// Returns the value kept under `name` if it was kept with the same manifest.
   [[nodiscard]] std::optional<std::string> find(const std::string& name, std::string_view manifest) const;
   void keep(const std::string& name, std::string_view manifest, std::string_view value);
@@ -73,13 +79,18 @@ class KeyMemory {
   struct Kept {
     std::string manifest;
     std::string value;
+    uid_t owner = 0;
   };
+  using KeptValues = std::map<std::string, Kept>;
   void load();
+  static void make_room(KeptValues& kept, size_t more);
   [[nodiscard]] std::string key_of(const std::string& name, std::string_view manifest) const;
 
   std::string path_;
-  std::string user_;  ///< the user whose containers these are; see of_containers()
-  std::map<std::string, Kept> kept_;
+  uid_t owner_;
+  bool is_of_containers_ = false;  ///< of_containers()
+  std::set<std::string> images_;   ///< the devices that hold images, or overlays over them, on this host
+  KeptValues kept_;
   std::set<std::string> fresh_;  ///< names in kept_ that were not saved yet
 };
 

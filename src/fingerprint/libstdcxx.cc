@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "inductorfs/base/text.h"
+
 namespace inductorfs::fingerprint {
 namespace {
 
@@ -15,11 +17,9 @@ bool is_newer(const std::string& one, const std::string& other) {
 std::string comparable(std::string_view version) {
   std::string text;
   while (!version.empty()) {
-    const size_t end = std::min(version.find('.'), version.size());
-    const std::string_view number = version.substr(0, end);
+    const std::string_view number = take_part(version, '.');
     text.push_back(static_cast<char>(std::min<size_t>(number.size(), CHAR_MAX)));
     text.append(number);
-    version.remove_prefix(std::min(end + 1, version.size()));
   }
   return text;
 }

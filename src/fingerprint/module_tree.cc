@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "inductorfs/base/text.h"
+
 namespace inductorfs::fingerprint {
 namespace {
 
@@ -129,9 +131,7 @@ Result<std::vector<Module>> walk_modules(const InRoot& root, const std::string& 
 
 Result<std::string> assigned_text(std::string_view source, std::string_view name) {
   while (!source.empty()) {
-    const size_t end = std::min(source.find('\n'), source.size());
-    std::string_view line = source.substr(0, end);
-    source.remove_prefix(std::min(end + 1, source.size()));
+    std::string_view line = take_part(source, '\n');
     if (!line.starts_with(name)) continue;
     line.remove_prefix(name.size());
     if (line.empty() || (line.front() != ' ' && line.front() != ':' && line.front() != '=')) continue;

@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <climits>
 #include <deque>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -42,11 +43,6 @@ Result<std::string> target_of(const std::string& link) {
 /// With an access list the bits of the group say what any user or group in the list may do.
 bool has_access_list(const std::string& path) {
   return lgetxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) > 0;
-}
-
-std::string parent_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
 }  // namespace

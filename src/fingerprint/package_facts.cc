@@ -15,7 +15,7 @@ std::string or_none(const std::string& text) { return text.empty() ? std::string
 /// Whether libtorch is built with the string and list classes of C++11, as torch.compiled_with_cxx11_abi() says. No
 /// text file of the package says it (TorchConfig.cmake stopped to): the mangled names of its smallest library do.
 std::string cxx11_abi(const InRoot& root, const std::string& library) {
-  constexpr uint64_t kLibraryLimit = uint64_t{64} << 20;
+  constexpr uint64_t kLibraryLimit = uint64_t{16} << 20;
   const auto bytes = root.read_regular(library, kLibraryLimit);
   if (!bytes) return "unknown";
   return bytes->find("NSt7__cxx1112basic_string") != std::string::npos ? "yes" : "no";
@@ -25,7 +25,7 @@ std::string torch_details(const InRoot& root, const std::string& torch, KeyMemor
   const std::string file = torch + "/version.py";
   const std::string library = torch + "/lib/libc10.so";
   const auto manifest = manifest_of(root, {file, library}, memory);
-  const std::string remembered = "torch details " + torch;
+  const std::string remembered = "torch build " + torch;
   if (manifest) {
     if (auto known = memory.find(remembered, manifest->digest)) return *known;
   }
@@ -33,6 +33,10 @@ std::string torch_details(const InRoot& root, const std::string& torch, KeyMemor
   for (const char* name : {"cuda", "hip", "git_version", "debug"}) {
     const auto value = assigned_in_file(root, file, name);
     if (value && !value->empty()) lines.emplace_back(name, *value);
+  }
+  // torch up to 2.7 does not say in version.py that it is built for Intel's GPUs.
+  for (const auto& [name, platform] : {std::pair{"libtorch_hip.so", "ROCm"}, std::pair{"libtorch_xpu.so", "XPU"}}) {
+    if (root.status(torch + "/lib/" + name)) lines.emplace_back(kBuiltForKey, platform);
   }
   std::string details = canonical(lines);
   if (manifest && !manifest->too_fresh) memory.keep(remembered, manifest->digest, details);
@@ -53,15 +57,15 @@ Result<std::string> contents_digest(const InRoot& root, const Installed& package
               record.error().what() + ", and it cannot be known by its files: " + digest.error().what());
 }
 
-Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
-  if (!python) return unknown_fact(kNoPython);
-  const std::string& torch = python->torch;
-  if (torch.empty()) return known_fact(std::string(kNone), python->executable);
+namespace {
+
+Fact read_torch(const InRoot& root, const PythonFacts& python, KeyMemory& memory) {
+  const std::string& torch = python.torch;
   const std::string version_file = torch + "/version.py";
   const auto version = assigned_in_file(root, version_file, "__version__");
   if (!version) return unknown_fact(version.error().what(), torch);
   const auto revision = assigned_in_file(root, version_file, "git_version");
-  const auto key = torch_key(root, torch, python->extensions, memory);
+  const auto key = torch_key(root, torch, python.extensions, memory);
   if (!key) return unknown_fact("torch_key: " + key.error().what(), torch);
   bool by_files = false;
   const auto contents = contents_digest(root, torch_in(torch), memory, by_files);
@@ -72,6 +76,25 @@ Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory
   fact.details = torch_details(root, torch, memory);
   if (!keys_thread_count(root, torch)) add_line(fact.details, kThreadCountInKey, "no");
   if (by_files) add_line(fact.details, "known_by", "its files, as there is no RECORD that names them");
+  return fact;
+}
+
+}  // namespace
+
+Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
+  if (!python) return unknown_fact(kNoPython);
+  if (python->torch.empty()) return known_fact(std::string(kNone), python->executable);
+  // One look at each file of torch instead of one for each thing that is read of it: each process waits for that.
+  std::string name = "torch fact " + python->torch;
+  for (const std::string& suffix : python->extensions) name += " " + suffix;
+  const auto manifest = package_manifest(root, torch_in(python->torch), memory);
+  const auto kept = manifest ? memory.find(name, manifest->digest) : std::nullopt;
+  const auto earlier = kept ? Fingerprint::from_json(*kept) : fail(ErrorCode::kNotFound, name);
+  if (earlier && earlier->get(Facet::kTorch).known) return earlier->get(Facet::kTorch);
+  Fingerprint read;
+  read.set(Facet::kTorch, read_torch(root, *python, memory));
+  const Fact& fact = read.get(Facet::kTorch);
+  if (fact.known && manifest && !manifest->too_fresh) memory.keep(name, manifest->digest, read.to_json());
   return fact;
 }
 

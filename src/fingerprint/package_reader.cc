@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "inductorfs/fingerprint/writers.h"
 #include "key_memory.h"
 #include "package_keys.h"
+#include "read_request.h"
 #include "writers_packages.h"
 
 namespace inductorfs::fingerprint {
@@ -26,8 +26,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kErrorLimit = 500;
+/// Another user chose the files. Eight readers run at once (Packages), so that all have 512 MiB together.
+constexpr uint64_t kReaderMemory = uint64_t{64} << 20;
 /// libstdc++ of gcc 12 has 2 MB.
-constexpr uint64_t kLibraryLimit = uint64_t{64} << 20;
+constexpr uint64_t kLibraryLimit = uint64_t{16} << 20;
 
 /// The suffixes of extension modules that an interpreter has (CPython, Python/dynload_shlib.c). Without a GIL there is
 /// no stable ABI.
@@ -79,20 +81,9 @@ Json to_json(const CompilerCall& call) {
   return {{"command", call.command}, {"search", call.search}, {"unfollowed", call.unfollowed}};
 }
 
-Result<CompilerCall> compiler_from(const Json& json, const char* name) {
-  CompilerCall call;
-  const auto found = json.find(name);
-  const auto is_text = [&](const char* part) { return found->contains(part) && (*found)[part].is_string(); };
-  if (found == json.end() || !found->is_object() || !is_text("command") || !is_text("search") ||
-      !found->contains("unfollowed") || !(*found)["unfollowed"].is_array()) {
-    return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
-  }
-  call.command = (*found)["command"].get<std::string>();
-  call.search = (*found)["search"].get<std::string>();
-  for (const Json& one : (*found)["unfollowed"]) {
-    if (one.is_string()) call.unfollowed.push_back(one.get<std::string>());
-  }
-  return call;
+CompilerCall compiler_from(const Json& json) {
+  return {json.at("command").get<std::string>(), json.at("search").get<std::string>(),
+          json.at("unfollowed").get<std::vector<std::string>>()};
 }
 
 std::string to_text(const PackageRequest& request) {
@@ -123,73 +114,30 @@ std::string to_text(const PackageRequest& request) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-Result<std::vector<NamedFile>> files_from(const Json& json) {
-  std::vector<NamedFile> files;
-  const auto list = json.find("files");
-  if (list == json.end() || !list->is_array()) return fail(ErrorCode::kInvalid, "files is missing");
-  for (const Json& one : *list) {
-    const bool whole = one.is_object() && one.contains("variable") && one["variable"].is_string() &&
-                       one.contains("path") && one["path"].is_string();
-    if (!whole) return fail(ErrorCode::kInvalid, "files has an entry without variable and path");
-    files.push_back({one["variable"].get<std::string>(), one["path"].get<std::string>(), {}});
-  }
-  return files;
-}
-
-Result<std::vector<std::string>> sites_from(const Json& json) {
-  std::vector<std::string> sites;
-  const auto list = json.find("sites");
-  if (list == json.end() || !list->is_array()) return fail(ErrorCode::kInvalid, "sites is missing");
-  for (const Json& one : *list) {
-    if (one.is_string()) sites.push_back(one.get<std::string>());
-  }
-  return sites;
-}
-
-Result<FileUser> user_from(const Json& json) {
-  FileUser user;
-  for (const auto& [name, out] : {std::pair<const char*, uint32_t*>{"user", &user.user}, {"group", &user.group}}) {
-    const auto found = json.find(name);
-    if (found == json.end() || !found->is_number_unsigned()) {
-      return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
+Result<ChildRequest> from_text(const std::string& text) {
+  return read_request<ChildRequest>(text, [](const Json& json, ChildRequest& request) -> Result<void> {
+    Process& process = request.process;
+    INDUCTORFS_TRY_ASSIGN(request.facet, facet_from_string(json.at("facet").get<std::string>()));
+    json.at("root").get_to(request.root);
+    json.at("torch").get_to(process.torch.path);
+    json.at("triton").get_to(process.triton.path);
+    json.at("sites").get_to(request.sites);
+    json.at("libc").get_to(process.libc.path);
+    json.at("libc_identity").get_to(process.libc.identity);
+    json.at("libstdcxx").get_to(process.libstdcxx.path);
+    json.at("user").get_to(process.user.user);
+    json.at("group").get_to(process.user.group);
+    json.at("groups").get_to(process.user.groups);
+    json.at("reads_all").get_to(process.user.reads_all);
+    json.at("soabi").get_to(process.soabi);
+    json.at("cache").get_to(request.cache_file);
+    process.compiler = compiler_from(json.at("compiler"));
+    request.host = compiler_from(json.at("host_compiler"));
+    for (const Json& one : json.at("files")) {
+      process.files.push_back({one.at("variable").get<std::string>(), one.at("path").get<std::string>(), {}});
     }
-    *out = found->get<uint32_t>();
-  }
-  user.reads_all = json.value("reads_all", Json()) == true;
-  const auto groups = json.find("groups");
-  if (groups == json.end() || !groups->is_array()) return fail(ErrorCode::kInvalid, "groups is missing");
-  for (const Json& group : *groups) {
-    if (group.is_number_unsigned()) user.groups.push_back(group.get<gid_t>());
-  }
-  return user;
-}
-
-Result<ChildRequest> from_text(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return fail(ErrorCode::kInvalid, "the request is no JSON object");
-  ChildRequest request;
-  std::string facet;
-  const std::pair<const char*, std::string*> texts[] = {{"facet", &facet},
-                                                        {"root", &request.root},
-                                                        {"torch", &request.process.torch.path},
-                                                        {"triton", &request.process.triton.path},
-                                                        {"libc", &request.process.libc.path},
-                                                        {"libstdcxx", &request.process.libstdcxx.path},
-                                                        {"libc_identity", &request.process.libc.identity},
-                                                        {"soabi", &request.process.soabi},
-                                                        {"cache", &request.cache_file}};
-  for (const auto& [name, out] : texts) {
-    const auto found = json.find(name);
-    if (found == json.end() || !found->is_string()) return fail(ErrorCode::kInvalid, std::string(name) + " is missing");
-    *out = found->get<std::string>();
-  }
-  INDUCTORFS_TRY_ASSIGN(request.facet, facet_from_string(facet));
-  INDUCTORFS_TRY_ASSIGN(request.process.files, files_from(json));
-  INDUCTORFS_TRY_ASSIGN(request.sites, sites_from(json));
-  INDUCTORFS_TRY_ASSIGN(request.process.user, user_from(json));
-  INDUCTORFS_TRY_ASSIGN(request.process.compiler, compiler_from(json, "compiler"));
-  INDUCTORFS_TRY_ASSIGN(request.host, compiler_from(json, "host_compiler"));
-  return request;
+    return {};
+  });
 }
 
 Fact package_fact(const ChildRequest& request, const InRoot& root, KeyMemory& memory) {
@@ -210,8 +158,9 @@ Fact read_here(const ChildRequest& request) {
     return unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
                         path_for(request.facet, process));
   }
-  KeyMemory memory = root->is_host() ? KeyMemory(request.cache_file)
-                                     : KeyMemory::of_containers(request.cache_file, std::to_string(process.user.user));
+  const uid_t user = process.user.user;
+  KeyMemory memory =
+      root->is_host() ? KeyMemory(request.cache_file, user) : KeyMemory::of_containers(request.cache_file, user);
   const ReadAs reader(process.user);
   if (request.facet == Facet::kLibc) return libc_of(*root, process);
   Fact fact;
@@ -243,6 +192,7 @@ Fact read_package(const PackageRequest& request) {
   ChildOptions options;
   options.environment = {std::string(kPackageRequest) + "=" + to_text(request)};
   options.bare = true;
+  options.memory = kReaderMemory;
   const auto child = run_child({program, "package-facts"}, request.deadline, options);
   if (!child && child.error().code() == ErrorCode::kTimedOut) {
     return package_not_in_time(path, request.deadline);
@@ -261,15 +211,10 @@ int run_package_reader() {
   const char* const text = std::getenv(kPackageRequest);
   const auto request =
       text == nullptr ? Result<ChildRequest>(fail(ErrorCode::kInvalid, "there is no request")) : from_text(text);
-  if (!request) {
-    (void)std::fprintf(stderr, "inductorfs: package-facts: %s\n", request.error().what().c_str());
-    return 2;
-  }
+  if (!request) return end_reader("package-facts", fail(request.error()));
   Fingerprint answer;
   answer.set(request->facet, read_here(*request));
-  const std::string json = answer.to_json();
-  const bool written = std::fwrite(json.data(), 1, json.size(), stdout) == json.size() && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
+  return end_reader("package-facts", answer.to_json());
 }
 
 }  // namespace inductorfs::fingerprint

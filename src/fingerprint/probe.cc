@@ -33,13 +33,7 @@ Fact engine_of(const ProbeOptions& options, const Fingerprint& packages) {
   if (packages.has(Facet::kEngine)) return packages.get(Facet::kEngine);
   const Fact& python = packages.get(Facet::kPython);
   if (!python.known) return unknown_fact("it is not known where packages are installed: " + python.problem);
-  std::vector<std::string> sites = values_of(python.details, kSiteKey);
-  // An interpreter that an earlier release asked has not said where it looks.
-  const Fact& torch = packages.get(Facet::kTorch);
-  if (sites.empty() && torch.source.starts_with('/') && !torch.is_none()) {
-    sites.push_back(torch.source.substr(0, torch.source.rfind('/')));
-  }
-  return read_engine(options, sites);
+  return read_engine(options, values_of(python.details, kSiteKey));
 }
 
 /// The name under which torch keeps its timings (`cache/<hash>`), for whoever looks at the directory.
@@ -107,6 +101,7 @@ Fingerprint probe(const ProbeOptions& options) {
   result.set(Facet::kGpu, gpu_fact(gpu));
   result.set(Facet::kGpuArch, gpu_arch_fact(gpu));
   result.set(Facet::kCuda, cuda_fact(packages.get(Facet::kCuda), gpu));
+  if (!options.packages_of_jobs) doubt_for_torch(result);  // for jobs with_job() does it
   add_system_hash(result);
   return result;
 }

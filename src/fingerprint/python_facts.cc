@@ -208,11 +208,6 @@ Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory)
   return facts;
 }
 
-Result<PythonFacts> learn_python(const ProbeOptions& options) {
-  KeyMemory nothing("");
-  return learn_python(options, nothing);
-}
-
 Fact python_fact(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(python.error().what() + "; name a Python interpreter with --python");
   const std::string source = python->executable;

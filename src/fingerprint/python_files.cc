@@ -14,6 +14,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -48,19 +49,9 @@ std::string real_path(const std::string& path) {
 
 std::string parent_of(const std::string& path) { return fs::path(path).parent_path().string(); }
 
-std::string trimmed(std::string_view text) {
-  const size_t start = text.find_first_not_of(" \t\r");
-  if (start == std::string_view::npos) return {};
-  return std::string(text.substr(start, text.find_last_not_of(" \t\r") - start + 1));
-}
-
 template <typename Take>
 void for_each_line(std::string_view text, Take take) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    take(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  while (!text.empty()) take(take_part(text, '\n'));
 }
 
 /// 11 for "3.11" and "3.11.2", 0 for anything that is no version of Python 3.
@@ -128,7 +119,7 @@ class Look {
       for_each_line(text, [this](std::string_view line) {
         const size_t equals = line.find('=');
         if (equals == std::string_view::npos) return;
-        std::string key = trimmed(line.substr(0, equals));
+        std::string key(trimmed(line.substr(0, equals)));
         std::transform(key.begin(), key.end(), key.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c | 32 : c; });
         configuration_[key] = trimmed(line.substr(equals + 1));
       });
@@ -232,7 +223,7 @@ class Look {
       // These two add no place of packages: setuptools', virtualenv's.
       const bool harmless = name == "distutils-precedence.pth" || name == "_virtualenv.pth";
       for_each_line(text_of(site + "/" + name), [&](std::string_view line) {
-        const std::string text = trimmed(line);
+        const std::string text(trimmed(line));
         if (line.starts_with("import ") || line.starts_with("import\t")) {
           runs_code_ = runs_code_ || !harmless;
         } else if (!text.empty() && text.front() != '#') {

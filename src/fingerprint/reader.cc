@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/fingerprint/reader.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -32,6 +33,16 @@ Result<std::string> reader_request() {
   std::string request = text;
   (void)unsetenv(kRequest);
   return request;
+}
+
+int end_reader(const char* verb, const Result<std::string>& answer) {
+  if (!answer) {
+    (void)std::fprintf(stderr, "inductorfs: %s: %s\n", verb, answer.error().what().c_str());
+    return 2;
+  }
+  const bool written =
+      std::fwrite(answer->data(), 1, answer->size(), stdout) == answer->size() && std::fflush(stdout) == 0;
+  return written ? 0 : 1;
 }
 
 }  // namespace inductorfs::fingerprint

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
-#include <utility>
 
+#include "inductorfs/base/text.h"
 #include "inductorfs/codec/digest.h"
 #include "package_keys.h"
 
@@ -11,7 +11,7 @@ namespace inductorfs::fingerprint {
 namespace {
 
 /// torch 2.15: 15 thousand lines, 1.6 MB.
-constexpr uint64_t kRecordLimit = uint64_t{64} << 20;
+constexpr uint64_t kRecordLimit = uint64_t{8} << 20;
 /// What a directory of packages may hold.
 constexpr size_t kPackageLimit = 100'000;
 
@@ -25,13 +25,11 @@ bool is_content_line(std::string_view line, std::string_view folder) {
   return !path.ends_with(".pyc");
 }
 
-void collect(std::string_view text, std::string_view folder, std::vector<std::string_view>& lines) {
+void collect(std::string_view text, std::string_view folder, RecordLines& lines) {
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = take_part(text, '\n');
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (is_content_line(line, folder)) lines.push_back(line);
+    if (is_content_line(line, folder)) lines.emplace(line.substr(0, line.rfind(",sha256=")), line);
   }
 }
 
@@ -43,8 +41,11 @@ bool is_of(const Installed& package, std::string_view name) {
          package.distributions.end();
 }
 
-/// NAME-VERSION.dist-info beside the package. More than one is what an interrupted upgrade leaves: none is believed.
-Result<std::string> record_file(const InRoot& root, const Installed& package, const std::string& site) {
+}  // namespace
+
+/// More than one is what an interrupted upgrade leaves: none is believed.
+Result<std::string> record_file(const InRoot& root, const Installed& package) {
+  const std::string site = std::filesystem::path(package.directory).parent_path().string();
   INDUCTORFS_TRY_ASSIGN(const auto entries, root.entries_in(site, kPackageLimit));
   const std::string module(package.module);
   std::vector<std::string> found;
@@ -58,8 +59,6 @@ Result<std::string> record_file(const InRoot& root, const Installed& package, co
   return found.front();
 }
 
-}  // namespace
-
 std::string digest_of_lines(std::vector<std::string_view> lines) {
   std::sort(lines.begin(), lines.end());
   codec::Hasher hasher;
@@ -71,20 +70,18 @@ std::string digest_of_lines(std::vector<std::string_view> lines) {
 }
 
 Result<std::string> record_digest(const InRoot& root, const Installed& package, KeyMemory& memory) {
-  const std::string site = std::filesystem::path(package.directory).parent_path().string();
-  INDUCTORFS_TRY_ASSIGN(const auto file, record_file(root, package, site));
-  INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(root, {file}, memory));
-  const std::string name = "record " + package.directory;
-  if (auto known = memory.find(name, manifest.digest)) return *known;
+  INDUCTORFS_TRY_ASSIGN(const auto file, record_file(root, package));
+  return files_digest(root, package, memory, file);
+}
+
+Result<RecordLines> record_lines(const InRoot& root, const Installed& package, const std::string& file) {
   INDUCTORFS_TRY_ASSIGN(const auto text, root.read_regular(file, kRecordLimit));
-  std::vector<std::string_view> lines;
+  RecordLines lines;
   collect(text, std::string(package.module) + "/", lines);
   if (lines.empty()) {
     return fail(ErrorCode::kInvalid, file + " names no file of " + std::string(package.module) + " with its sha256");
   }
-  std::string digest = digest_of_lines(std::move(lines));
-  if (!manifest.too_fresh) memory.keep(name, manifest.digest, digest);
-  return digest;
+  return lines;
 }
 
 }  // namespace inductorfs::fingerprint

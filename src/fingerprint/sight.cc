@@ -3,25 +3,29 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "inductorfs/base/loose_thread.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
-/// From the linker to the job there are a driver, sometimes a shell and a wrapper such as ccache.
-constexpr int kAncestorLimit = 16;
 /// Threads remembered for each process: a job has as many as it has CPUs, and those of its pools.
 constexpr size_t kThreadsPerProcess = 16;
 /// The supervisor knows these threads by it (supervisor::kLooseThread).
 constexpr const char* kLookName = "loose-look";
 
+/// Of too many it forgets an eighth, those that were not used for longest: to look for one at each call would take
+/// longer than what is remembered saves.
 template <typename Value>
 void keep(std::map<pid_t, Value>& values, pid_t key, Value value, size_t limit) {
   if (values.size() >= limit && !values.contains(key)) {
-    values.erase(std::min_element(values.begin(), values.end(), [](const auto& one, const auto& other) {
-      return one.second.used < other.second.used;
-    }));
+    std::vector<uint64_t> used;
+    used.reserve(values.size());
+    for (const auto& [number, one] : values) used.push_back(one.used);
+    const auto last = used.begin() + static_cast<ptrdiff_t>(used.size() / 8);
+    std::nth_element(used.begin(), last, used.end());
+    std::erase_if(values, [oldest = *last](const auto& one) { return one.second.used <= oldest; });
   }
   values[key] = std::move(value);
 }

@@ -17,6 +17,9 @@
 
 namespace inductorfs::fingerprint {
 
+/// From the linker to the job there are a driver, sometimes a shell and a wrapper such as ccache.
+inline constexpr int kAncestorLimit = 16;
+
 /// What was observed of processes. Examining a process may block for ever, so threads that nobody joins do it; they
 /// share this object with the Writers that began it. Safe for concurrent use.
 class Sight : public std::enable_shared_from_this<Sight> {

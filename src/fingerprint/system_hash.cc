@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "facts.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/codec/digest.h"
 
 namespace inductorfs::fingerprint {
@@ -13,15 +12,6 @@ namespace {
 using Version = std::pair<int, int>;
 /// From here on a host without a device has the version in its hash; before, nothing at all ("{}").
 constexpr Version kVersionAlways{2, 15};
-
-/// "2.15.0+cu132" and "13.2" alike; what does not parse is 0.
-Version version_of(std::string_view text) {
-  Version version;
-  const char* end = text.data() + text.size();
-  const auto major = std::from_chars(text.data(), end, version.first);
-  if (major.ptr < end) (void)std::from_chars(major.ptr + 1, end, version.second);  // a version without minor is .0
-  return version;
-}
 
 /// A string as Python's json.dumps writes it: in ASCII.
 std::string quoted(const std::string& text) {
@@ -35,7 +25,7 @@ Result<std::string> device_name(const Fingerprint& facts, const std::string& tor
   const auto driver = value_of(facts.get(Facet::kCuda).value, "driver");
   if (gpu.is_none() || torch_cuda == kNone || !driver) return std::string();
   // A driver of an older major version: cudaErrorInsufficientDriver, so that torch.cuda answers with a RuntimeError.
-  if (version_of(*driver).first < version_of(torch_cuda).first) return std::string();
+  if (version_in(*driver).first < version_in(torch_cuda).first) return std::string();
   const auto devices = values_of(gpu.value, "device");
   if (const auto first = value_of(gpu.details, "gpu0.name")) return *first;
   if (devices.size() != 1) {
@@ -77,7 +67,7 @@ Result<std::string> torch_system_hash(const Fingerprint& facts) {
   if (!name.empty()) {
     json = R"({"device": {"name": )" + quoted(name) + R"(}, "version": {"cuda": )" + quoted(cuda) + R"(, "triton": )" +
            key + "}}";
-  } else if (version_of(*version) >= kVersionAlways) {
+  } else if (version_in(*version) >= kVersionAlways) {
     json = R"({"version": {"triton": )" + key + "}}";
   }
   return codec::digest_of(json).to_hex();

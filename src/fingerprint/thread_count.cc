@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 #include <utility>

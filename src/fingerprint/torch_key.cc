@@ -10,7 +10,7 @@ namespace inductorfs::fingerprint {
 namespace {
 
 /// Modules are source files and small extension stubs; torch's largest has 3 MB.
-constexpr uint64_t kModuleFileLimit = uint64_t{256} << 20;
+constexpr uint64_t kModuleFileLimit = uint64_t{16} << 20;
 /// What 2.14 and 2.15 hash after the modules, for a tree whose codecache.py does not say.
 constexpr const char* kExtraFiles[] = {"codegen/aoti_runtime/interface.cpp", "codegen/aoti_runtime/streams.h",
                                        "script.ld"};
@@ -81,11 +81,6 @@ Result<std::string> torch_key(const InRoot& root, const std::string& torch_direc
   std::string key = hasher.finish().to_hex();
   if (!manifest.too_fresh) memory.keep(name, manifest.digest, key);
   return key;
-}
-
-Result<std::string> torch_key(const std::string& torch_directory, const std::vector<std::string>& suffixes) {
-  KeyMemory nothing("");
-  return torch_key(InRoot::host(), torch_directory, suffixes, nothing);
 }
 
 }  // namespace inductorfs::fingerprint

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
 #include <utility>
 
+#include "inductorfs/base/number.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "module_tree.h"
@@ -15,15 +15,6 @@ constexpr uint64_t kSourceLimit = uint64_t{16} << 20;
 using Version = std::pair<int, int>;     // major, minor
 constexpr Version kKeyInCache{3, 5};     // triton_key moved from compiler/compiler.py to runtime/cache.py
 constexpr Version kWholeLanguage{3, 2};  // triton/language walked with its packages, before only its top level
-
-Version parse_version(const std::string& text) {
-  Version version;
-  const char* end = text.data() + text.size();
-  const auto major = std::from_chars(text.data(), end, version.first);
-  // What does not parse stays 0: an old version, whose file is then found by its text.
-  if (major.ptr < end) (void)std::from_chars(major.ptr + 1, end, version.second);
-  return version;
-}
 
 /// The file that defines triton_key; it is the first one hashed. Its text decides, since a build between two versions
 /// carries the number of either; the version decides where the text does not say.
@@ -62,7 +53,7 @@ Result<std::string> triton_key(const InRoot& root, const std::string& triton_dir
   const std::string version_file = triton_directory + "/__init__.py";
   INDUCTORFS_TRY_ASSIGN(const auto version, assigned_in_file(root, version_file, "__version__"));
   INDUCTORFS_TRY_ASSIGN(const auto files,
-                        keyed_files(root, triton_directory, ModuleSuffixes(suffixes), parse_version(version)));
+                        keyed_files(root, triton_directory, ModuleSuffixes(suffixes), version_in(version)));
   std::vector<std::string> watched = files;
   watched.push_back(version_file);
   INDUCTORFS_TRY_ASSIGN(const auto manifest, manifest_of(root, watched, memory));
@@ -76,14 +67,6 @@ Result<std::string> triton_key(const InRoot& root, const std::string& triton_dir
     key += digest.to_hex();
   }
   if (!manifest.too_fresh) memory.keep(name, manifest.digest, key);
-  return key;
-}
-
-Result<std::string> triton_key(const std::string& triton_directory, const std::vector<std::string>& suffixes,
-                               const std::string& cache_file) {
-  KeyMemory memory(cache_file);
-  auto key = triton_key(InRoot::host(), triton_directory, suffixes, memory);
-  if (key) (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
   return key;
 }
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/fingerprint/trust.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "background.h"
 #include "child.h"
 #include "facts.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 
 namespace inductorfs::fingerprint {
@@ -18,6 +21,7 @@ namespace {
 constexpr Milliseconds kServicePatience{5'000};
 constexpr size_t kNameLimit = 4'096;
 constexpr size_t kThreads = 2;
+constexpr uint64_t kPasswdLimit = uint64_t{16} << 20;
 /// getent(1): "one or more supplied key could not be found in the database".
 constexpr int kNotFound = 2;
 /// Root runs these: not what the PATH of whoever mounts has under such a name.
@@ -41,6 +45,49 @@ Result<std::string> ask_groups_of(const std::string& user) {
   return answer.out.substr(0, answer.out.find('\n'));
 }
 
+/// The fields of a line of passwd(5) or group(5).
+std::vector<std::string_view> fields_of(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (size_t end = 0; end != std::string_view::npos; line.remove_prefix(end + 1)) {
+    end = line.find(':');
+    fields.push_back(line.substr(0, end));
+    if (end == std::string_view::npos) break;
+  }
+  return fields;
+}
+
+/// Those whom the group lists, and those of this host's own users whose first group it is: a directory service does not
+/// list all of its users.
+Result<std::string> ask_members_of(const std::string& group) {
+  ChildOptions options;
+  options.bare = true;
+  INDUCTORFS_TRY_ASSIGN(const auto listed, run_child({kGetent, "group", group}, kServicePatience, options));
+  if (listed.exit_code == kNotFound) return std::string();
+  const auto fields = fields_of(std::string_view(listed.out).substr(0, listed.out.find('\n')));
+  if (listed.exit_code != 0 || fields.size() != 4) {
+    return fail(ErrorCode::kUnavailable, "getent ended with " + std::to_string(listed.exit_code));
+  }
+  std::string members(fields[3]);
+  std::ranges::replace(members, ',', ' ');
+  INDUCTORFS_TRY_ASSIGN(const auto users, read_file(AT_FDCWD, "/etc/passwd", kPasswdLimit));
+  for (std::string_view rest = users; !rest.empty();
+       rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1)) {
+    const auto user = fields_of(rest.substr(0, rest.find('\n')));
+    if (user.size() > 3 && user[3] == group) members.append(" ").append(user[0]);
+  }
+  return members;
+}
+
+/// The first of these names, with blanks between them, that is another one.
+std::string first_other(std::string_view names, std::string_view name) {
+  while (!names.empty()) {
+    const std::string_view one = names.substr(0, names.find(' '));
+    names.remove_prefix(std::min(one.size() + 1, names.size()));
+    if (!one.empty() && one != name) return std::string(one);
+  }
+  return {};
+}
+
 struct Name {
   bool asking = false;
   bool asked = false;     ///< at least once, whatever came of it
@@ -48,6 +95,7 @@ struct Name {
   std::string text;       ///< empty: nobody has this number
   std::string problem;    ///< of the last question
   SteadyTime at;          ///< of the last question's end
+  uint64_t accounts = 0;  ///< Trust::accounts() before it
   [[nodiscard]] bool is_due() const {
     if (asking) return false;
     const bool is_good = answered && !text.empty() && problem.empty();
@@ -81,6 +129,7 @@ Result<TrustPolicy> trust_from_string(std::string_view word) {
 Result<std::string> ask_name_service(Account kind, id_t number) {
   const std::string wanted = std::to_string(number);
   if (kind == Account::kGroupsOf) return ask_groups_of(wanted);
+  if (kind == Account::kMembers) return ask_members_of(wanted);
   ChildOptions options;
   options.bare = true;
   INDUCTORFS_TRY_ASSIGN(const auto answer, run_child({kGetent, kind == Account::kUser ? "passwd" : "group", wanted},
@@ -96,7 +145,21 @@ Result<std::string> ask_name_service(Account kind, id_t number) {
   return answer.out.substr(0, first);
 }
 
-Trust::Trust(TrustPolicy policy, AskName ask) : policy_(policy), names_(std::make_shared<Names>(std::move(ask))) {}
+Trust::Trust(TrustPolicy policy, AskName ask, std::string directory)
+    : policy_(policy), directory_(std::move(directory)), names_(std::make_shared<Names>(std::move(ask))) {}
+
+uint64_t Trust::accounts() const {
+  uint64_t mixed = 0;
+  for (const char* name : {"/passwd", "/group"}) {
+    struct stat status {};
+    if (::stat((directory_ + name).c_str(), &status) != 0) continue;
+    for (const auto number : {static_cast<uint64_t>(status.st_ino), static_cast<uint64_t>(status.st_ctim.tv_sec),
+                              static_cast<uint64_t>(status.st_ctim.tv_nsec)}) {
+      mixed = (mixed ^ number) * 0x9e3779b97f4a7c15ULL;
+    }
+  }
+  return mixed;
+}
 
 Trust::~Trust() = default;
 
@@ -121,11 +184,15 @@ Fact Trust::user_fact(uid_t owner, gid_t group, mode_t mode, Milliseconds patien
   const Fact of_group = name_of(Account::kGroup, group, patience);
   if (!of_group.known) return of_group;
   const auto name = [](const Fact& fact) { return fact.value.substr(fact.value.find('=') + 1); };
-  if (name(of_group) == name(user)) return user;
-  return unknown_fact("the group " + name(of_group) +
-                          " may write to this directory of a user: chmod g-w it, or mount "
-                          "with --trust group",
-                      {});
+  std::string who = "the group " + name(of_group);
+  if (name(of_group) == name(user)) {
+    const Answer members = ask(Account::kMembers, group, patience);
+    if (!members.known) return unknown_fact("the members of " + who + " are not known" + members.problem, {});
+    const std::string other = first_other(members.text, name(user));
+    if (other.empty()) return user;
+    who = other + ", a member of " + who + ",";
+  }
+  return unknown_fact(who + " may write to this directory of a user: chmod g-w it, or mount with --trust group", {});
 }
 
 Fact Trust::group_fact(uid_t owner, gid_t group, Milliseconds patience) {
@@ -149,12 +216,12 @@ bool Trust::is_asking(uid_t owner, gid_t group) const {
       const auto found = known.find(key);
       return found != known.end() && found->second.asking && !found->second.answered;
     };
-    return waits({of_owner, owner}) || waits({Account::kGroup, group});
+    return waits({of_owner, owner}) || waits({Account::kGroup, group}) || waits({Account::kMembers, group});
   });
 }
 
-bool Trust::is_member(uid_t user, gid_t group) {
-  const Answer groups = ask(Account::kGroupsOf, user, Milliseconds(0));
+bool Trust::is_member(uid_t user, gid_t group, Milliseconds patience) {
+  const Answer groups = ask(Account::kGroupsOf, user, patience);
   return groups.known && (" " + groups.text + " ").find(" " + std::to_string(group) + " ") != std::string::npos;
 }
 
@@ -173,9 +240,13 @@ Fact Trust::name_of(Account kind, id_t number, Milliseconds patience) {
 Trust::Answer Trust::ask(Account kind, id_t number, Milliseconds patience) {
   const Key key{kind, number};
   bool first = false;
+  const uint64_t accounts = this->accounts();
   const bool begins = names_->known.with([&](std::map<Key, Name>& known) {
     if (known.size() > kNameLimit) std::erase_if(known, [](const auto& one) { return !one.second.asking; });
     Name& name = known[key];
+    // The number may be another user's by now, who must not pass for the earlier one until that is known.
+    if (!name.asking && name.accounts != accounts) name = {};
+    if (!name.asking) name.accounts = accounts;
     first = !name.asked;
     const bool due = name.is_due();
     name.asking = name.asking || due;

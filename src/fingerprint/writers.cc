@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/fingerprint/writers.h"
 
+#include <array>
+#include <bit>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "jobs.h"
@@ -36,6 +39,7 @@ class ProcWriters final : public Writers {
   Judgement judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   JobFacts job_of(pid_t tid, const JobQuestion& question) override;
   std::map<std::string, std::string> job_variables(pid_t tid) override;
+  uint64_t program_of(pid_t tid) const override;
   void expect(pid_t tid) override;
   std::vector<UnknownJobs> unknown_jobs() const override { return jobs_.unknown(); }
   JobEnvironments::InUse environments_in_use() const override { return jobs_.in_use(); }
@@ -44,9 +48,12 @@ class ProcWriters final : public Writers {
   struct Asker {
     pid_t pid = 0;
     ProcessStat stat;
+    bool operator==(const Asker&) const = default;
   };
   /// Returns the process that a thread belongs to.
   [[nodiscard]] std::optional<Asker> asker_of(pid_t tid);
+  /// Returns the process with those that started it.
+  [[nodiscard]] std::vector<Asker> line_of(const Asker& asker) const;
   [[nodiscard]] std::shared_ptr<const Writer> identify(const std::optional<Asker>& asker);
   [[nodiscard]] std::optional<Look::Found> see(pid_t pid, const ProcessStat& stat, std::shared_ptr<Look>& look);
   [[nodiscard]] Judgement judge_with(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected,
@@ -63,6 +70,10 @@ class ProcWriters final : public Writers {
   /// told kUnknown, which is for good. Therefore half of the places are kept for the latter.
   static constexpr size_t kWaitingOfOne = 32;
   static constexpr size_t kLookingOfOne = kWaitingOfOne / 2;
+  /// Programs without torch and Triton (cp, find, rsync) by their number, with those that started them, as they were
+  /// when none of these had a package.
+  static constexpr size_t kOthers = 1024;
+  Guarded<std::array<std::vector<Asker>, kOthers>> others_;
   Counter& identified_;
   Counter& scanned_;
   Counter& unseen_;
@@ -110,12 +121,30 @@ std::shared_ptr<const Writer> ProcWriters::identify(const std::optional<Asker>& 
   return *found;
 }
 
+std::vector<ProcWriters::Asker> ProcWriters::line_of(const Asker& asker) const {
+  std::vector<Asker> line{asker};
+  while (line.size() < kAncestorLimit && line.back().stat.parent > 0) {
+    const auto stat = sight_->reader().stat_of(line.back().stat.parent);
+    if (!stat) break;
+    line.push_back({line.back().stat.parent, *stat});
+  }
+  return line;
+}
+
+uint64_t ProcWriters::program_of(pid_t tid) const {
+  const auto stat = sight_->reader().stat_of(tid);
+  return stat ? stat->identity.start ^ stat->identity.stack ^ std::rotl(stat->identity.code, 1) : 0;
+}
+
 JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   const auto asker = asker_of(tid);
   if (!asker) {
     return {JobFacts::Kind::kUnknown, {}, "it cannot be looked at: it is of another pid namespace, or has ended"};
   }
   if (auto known = jobs_.recall(asker->pid, asker->stat)) return std::move(*known);
+  const size_t place = static_cast<size_t>(asker->pid) % kOthers;
+  auto line = line_of(*asker);
+  if (others_.with([&](const auto& all) { return all[place] == line; })) return {JobFacts::Kind::kNeither, {}, {}};
   // Each request that waits keeps a thread that answers the kernel, and other users need some, too.
   const uid_t user = asker->stat.owner;
   const size_t limit = question.makes ? kWaitingOfOne : kLookingOfOne;
@@ -141,6 +170,9 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
     }
   }
   JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, question, waits);
+  if (job.kind == JobFacts::Kind::kNeither && writer && writer->process().shows_exec) {
+    others_.with([&](auto& all) { all[place] = std::move(line); });
+  }
   waiting_.with([&](auto& waiting) {
     if (--waiting[user] == 0) waiting.erase(user);
   });

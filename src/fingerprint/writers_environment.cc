@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "compiler_call.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "writers_process.h"
 
@@ -167,11 +167,7 @@ std::optional<LiveEnvironment> ProcReader::environment_of(const Process& process
   if (!text) return std::nullopt;
   LiveEnvironment first;
   std::string_view rest = *text;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\0'), rest.size());
-    take(first.values, rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  while (!rest.empty()) take(first.values, take_part(rest, '\0'));
   return first;
 }
 

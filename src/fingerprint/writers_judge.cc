@@ -156,6 +156,7 @@ Judgement judge_environment(const Writer& writer, std::span<const Facet> facets,
                               : judge_variable(one);
     if (decides(judgement, result)) result = std::move(judgement);
   }
+  if (Judgement later = unknown(kMemoryNotRead); !writer.environment().live && decides(later, result)) return later;
   return result;
 }
 

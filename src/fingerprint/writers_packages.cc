@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <tuple>
 #include <utility>
 
@@ -19,9 +21,10 @@ namespace {
 
 /// A host has a handful of environments, and each user has facts of his own; past that the oldest is read again.
 constexpr size_t kFactLimit = 1024;
-/// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again.
+/// A package changed at its place keeps the identity that its processes were seen with, so it is looked at again: after
+/// this time, and for each process that began after the last look.
 constexpr Milliseconds kLookAgain{60'000};
-constexpr uint64_t kLibcLimit = uint64_t{32} << 20;
+constexpr uint64_t kLibcLimit = uint64_t{16} << 20;
 
 }  // namespace
 
@@ -141,20 +144,43 @@ std::optional<Fact> own_libc_fact(Facet facet, const Process& process) {
 
 }  // namespace
 
-const Packages::CachedFact* Packages::usable(const CachedFacts& facts, const std::string& name) {
+namespace {
+
+/// The clock of ProcessIdentity::start, in nanoseconds.
+uint64_t since_boot() {
+  constexpr uint64_t kSecond = 1'000'000'000;
+  timespec now{};
+  (void)clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// Says whether what was read then is what this process has loaded, or will load.
+bool counts_for(uint64_t begun, const Process& process) {
+  static const uint64_t tick = 1'000'000'000 / static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
+  return begun >= (process.identity.start + 1) * tick;
+}
+
+}  // namespace
+
+const Packages::CachedFact* Packages::usable(const CachedFacts& facts, const std::string& name,
+                                             const Process& process) {
   const auto found = facts.find(name);
   if (found == facts.end() || found->second.reading) return nullptr;
   const CachedFact& cached = found->second;
-  return cached.lasts || system_clock().now() - cached.at < kLookAgain ? &cached : nullptr;
+  const bool recent = system_clock().now() - cached.at < kLookAgain && counts_for(cached.last.begun, process);
+  return cached.lasts || recent ? &cached : nullptr;
+}
+
+std::optional<Fact> Packages::kept(const std::string& name, const Process& process) const {
+  return facts_->with([&](const CachedFacts& facts) -> std::optional<Fact> {
+    const CachedFact* const cached = usable(facts, name, process);
+    return cached == nullptr ? std::nullopt : std::optional<Fact>(cached->last.fact);
+  });
 }
 
 std::optional<Fact> Packages::known(Facet facet, const Process& process) const {
   if (auto own = own_libc_fact(facet, process)) return own;
-  const std::string name = fact_name(facet, process);
-  return facts_->with([&name](const CachedFacts& facts) -> std::optional<Fact> {
-    const CachedFact* const cached = usable(facts, name);
-    return cached == nullptr ? std::nullopt : std::optional<Fact>(cached->fact);
-  });
+  return kept(fact_name(facet, process), process);
 }
 
 void Packages::begin(const Process& process) {
@@ -172,13 +198,14 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shar
   const std::string name = fact_name(facet, process);
   const std::string path = path_for(facet, process);
   bool begins = false;
+  const uint64_t begun = since_boot();
   auto answer = facts_->with([&](CachedFacts& facts) -> std::optional<Fact> {
-    if (const CachedFact* const cached = usable(facts, name)) return cached->fact;
+    if (const CachedFact* const cached = usable(facts, name, process)) return cached->last.fact;
     CachedFact& cached = facts[name];
     begins = !cached.reading;
     if (begins) {
-      auto earlier = cached.fact.known ? std::optional<Fact>(std::move(cached.fact)) : std::nullopt;
-      cached = {true, {}, system_clock().now(), false, process.owner, std::move(earlier)};
+      auto earlier = cached.last.fact.known ? std::optional<Reading>(std::move(cached.last)) : std::nullopt;
+      cached = {true, {{}, begun}, system_clock().now(), false, process.owner, std::move(earlier)};
     }
     if (system_clock().now() - cached.at < options_.deadline) return std::nullopt;
     return package_not_in_time(path, options_.deadline);
@@ -186,53 +213,67 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shar
   if (!begins) return answer;
   if (!process.root.empty()) {
     if (!held) held = options_.hold(process);
-    if (!held) return not_read(*facts_, name, unknown_fact(path + ": its process ended before it was read", path));
+    if (!held) {
+      const Fact ended = unknown_fact(path + ": its process ended before it was read", path);
+      not_read(*facts_, name, ended);
+      return kept(name, process).value_or(ended);
+    }
   }
   ++reads_;
   const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
   // Behind packages that do not answer nothing is read that nobody waits for any more, and no namespace held for it.
   const SteadyTime late = system_clock().now() + options_.deadline;
-  const bool taken = readers_.run(process.owner, [request, name, path, late, facts = facts_] {
+  const bool taken = readers_.run(process.owner, [request, name, path, late, begun, facts = facts_] {
     if (system_clock().now() > late) {
-      (void)not_read(*facts, name, package_not_in_time(path, request.deadline));
+      not_read(*facts, name, package_not_in_time(path, request.deadline));
     } else {
-      keep(*facts, name, request, read_package(request));
+      keep(*facts, name, request, {read_package(request), begun});
     }
   });
-  if (!taken) return not_read(*facts_, name, std::nullopt);
-  return std::nullopt;
+  if (taken) return std::nullopt;
+  not_read(*facts_, name, std::nullopt);
+  return kept(name, process);
 }
 
-/// What was known before still counts, since nobody can look again, or has had the time to. Without a fact nothing is
-/// kept: whoever asks next has it read.
-std::optional<Fact> Packages::not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact) {
-  return facts.notify_with([&](CachedFacts& all) -> std::optional<Fact> {
+/// What was known before still counts for the processes that it counted for, since nobody can look again, or has had
+/// the time to. Without a fact nothing is kept: whoever asks next has it read.
+void Packages::not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact) {
+  facts.notify_with([&](CachedFacts& all) {
     const auto found = all.find(name);
-    if (found == all.end()) return std::nullopt;
+    if (found == all.end()) return;
     CachedFact& cached = found->second;
-    if (cached.earlier) fact = std::exchange(cached.earlier, std::nullopt);
-    if (!fact) {
+    if (!cached.earlier && !fact) {
       all.erase(found);
-      return std::nullopt;
+      return;
     }
-    cached.fact = *fact;
+    if (cached.earlier) {
+      cached.last = *std::exchange(cached.earlier, std::nullopt);
+    } else {
+      cached.last.fact = std::move(*fact);
+    }
     cached.reading = false;
-    return fact;
   });
 }
 
 std::optional<Fact> Packages::await(Facet facet, const Process& process, SteadyTime until) {
-  if (auto fact = ask(facet, process)) return fact;
   const std::string name = fact_name(facet, process);
   // What is neither kept nor being read any more was forgotten for the sake of another package.
   const auto is_over = [&name](const CachedFacts& facts) {
     const auto found = facts.find(name);
     return found == facts.end() || !found->second.reading;
   };
-  return facts_->wait_until(until, is_over, [&](const CachedFacts& facts) -> std::optional<Fact> {
-    const auto found = facts.find(name);
-    return found == facts.end() || found->second.reading ? std::nullopt : std::optional<Fact>(found->second.fact);
-  });
+  // A reading that was under way may have begun before the process did; the next one counts.
+  for (int reading = 0; reading < 2; ++reading) {
+    if (auto fact = ask(facet, process)) return fact;
+    auto fact = facts_->wait_until(until, is_over, [&](const CachedFacts& facts) -> std::optional<Fact> {
+      const auto found = facts.find(name);
+      const bool counts =
+          found != facts.end() && !found->second.reading && counts_for(found->second.last.begun, process);
+      return counts ? std::optional<Fact>(found->second.last.fact) : std::nullopt;
+    });
+    if (fact) return fact;
+  }
+  return std::nullopt;
 }
 
 /// The oldest of the user who has the most: one who has many has no other's read again.
@@ -246,11 +287,13 @@ void Packages::forget_one(CachedFacts& facts) {
   }));
 }
 
-void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact) {
-  // The identity in its name is the file's; a package may change behind the files that name it.
-  const bool lasts = fact.known && request.facet == Facet::kLibc;
+void Packages::keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request,
+                    Reading reading) {
+  // The identity in its name is the file's, but for that of an image; a package may change behind the files that name
+  // it.
+  const bool lasts = reading.fact.known && request.facet == Facet::kLibc && !request.process.other_root;
   facts.notify_with([&](CachedFacts& all) {
-    all[name] = {false, std::move(fact), system_clock().now(), lasts, request.process.owner, {}};
+    all[name] = {false, std::move(reading), system_clock().now(), lasts, request.process.owner, {}};
     if (all.size() > kFactLimit) forget_one(all);
   });
 }

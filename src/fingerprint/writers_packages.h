@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -33,7 +32,8 @@ class Packages {
   };
   explicit Packages(Options options) : options_(std::move(options)) {}
 
-  /// Returns the torch, triton, engine, libc or compiler facet of the process's environment if it was read recently;
+  /// Returns the torch, triton, engine, libc or compiler facet of the process's environment if it was read recently,
+  /// and since the process began: a package may have been changed before a new process loads it;
   /// for the environment facet what Process::files mean (named_files_fact()), for the compiler facet what
   /// compiler_files_fact() says.
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
@@ -51,27 +51,35 @@ class Packages {
   [[nodiscard]] uint64_t reads() const { return reads_; }
 
  private:
+  /// What was read, and when that began, in nanoseconds since boot: it says what a process loads that began before.
+  struct Reading {
+    Fact fact;
+    uint64_t begun = 0;
+  };
   struct CachedFact {
     bool reading = false;
-    Fact fact;
-    SteadyTime at;                  ///< when it was read; while it is being read, when it was asked for
-    bool lasts = false;             ///< it cannot change at its place
-    uid_t user = 0;                 ///< the user for whose process it was first read
-    std::optional<Fact> earlier{};  ///< while it is being read: what was known before
+    Reading last;                      ///< while it is being read, only when that began
+    SteadyTime at;                     ///< when it was read; while it is being read, when it was asked for
+    bool lasts = false;                ///< it cannot change at its place
+    uid_t user = 0;                    ///< the user for whose process it was first read
+    std::optional<Reading> earlier{};  ///< while it is being read: what was known before
   };
   using CachedFacts = std::map<std::string, CachedFact>;
   /// A package is read in two seconds; each user may have two of them read at once.
   static constexpr size_t kReaders = 8;
   static constexpr size_t kReadersOfOne = 2;
 
-  [[nodiscard]] static const CachedFact* usable(const CachedFacts& facts, const std::string& name);
+  [[nodiscard]] static const CachedFact* usable(const CachedFacts& facts, const std::string& name,
+                                                const Process& process);
   static void forget_one(CachedFacts& facts);
-  static void keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request, Fact fact);
+  static void keep(Guarded<CachedFacts>& facts, const std::string& name, const PackageRequest& request,
+                   Reading reading);
 
+  [[nodiscard]] std::optional<Fact> kept(const std::string& name, const Process& process) const;
   /// `held` is that of this process, or is set when it is needed.
   [[nodiscard]] std::optional<Fact> ask(Facet facet, const Process& process, std::shared_ptr<const Held>& held);
   /// `fact`: why it was not read; empty to keep nothing.
-  static std::optional<Fact> not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact);
+  static void not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact);
 
   const Options options_;
   std::atomic<uint64_t> reads_{0};

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <functional>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "key_memory.h"
@@ -31,16 +31,10 @@ constexpr std::string_view kDeleted = " (deleted)";
 // Fields of /proc/PID/stat after the name, counted from the state as 0 (proc_pid_stat(5) counts from 1 with the pid).
 constexpr size_t kParentField = 1;
 constexpr size_t kStartField = 19;
+constexpr size_t kSizeField = 20;
 constexpr size_t kCodeField = 23;
 constexpr size_t kStackField = 25;
 constexpr size_t kFields = 26;
-
-template <typename Number>
-bool parse_number(std::string_view text, Number& out, int base = 10) {
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, out, base);
-  return parsed.ec == std::errc() && parsed.ptr == end;
-}
 
 std::string_view take_word(std::string_view& rest) {
   const size_t start = std::min(rest.find_first_not_of(' '), rest.size());
@@ -274,7 +268,7 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   }
   if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
       !parse_number(fields[kCodeField], result.identity.code) ||
-      !parse_number(fields[kStackField], result.identity.stack)) {
+      !parse_number(fields[kStackField], result.identity.stack) || !parse_number(fields[kSizeField], result.size)) {
     return std::nullopt;
   }
   return result;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "compiler_call.h"
-#include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "named_files.h"
@@ -36,6 +35,8 @@ struct ProcessStat {
   ProcessIdentity identity;
   pid_t parent = 0;
   uid_t owner = 0;
+  uint64_t size = 0;  ///< of what it has mapped, in bytes: no library can be loaded without a change of it
+  bool operator==(const ProcessStat&) const = default;
 };
 
 /// A package, found by one of its libraries that a process has mapped. Immutable value.
@@ -81,6 +82,12 @@ struct Process {
   bool shows_exec = true;
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
+
+/// Why nothing that depends on the variables of such a process is shared (LiveEnvironment::live).
+inline constexpr const char* kMemoryNotRead =
+    "the memory of the process cannot be read (kernel.yama.ptrace_scope, or a container without CAP_SYS_PTRACE), so "
+    "what it has set of its variables since its start is not known; let root mount, or set kernel.yama.ptrace_scope=0, "
+    "or mount with --python and --writers pod if all programs have the environment of the mount";
 
 /// Says whether the variable names the job that a process belongs to, or the number of its threads. These tell people
 /// what belongs together; nothing that is shared depends on them.

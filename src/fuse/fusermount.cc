@@ -162,6 +162,11 @@ std::string remedy_for(const std::string& text) {
   if (text.find("/dev/fuse") != std::string::npos) {
     return "; load the module with `modprobe fuse`, in a container start it with --device /dev/fuse";
   }
+  if (text.find("determine username") != std::string::npos) {
+    return "; fusermount3 mounts for users alone that the user database names: add an entry for this uid (in a "
+           "container "
+           "to its /etc/passwd), or mount as root";
+  }
   return "; mount as root, or below a directory of your own";
 }
 

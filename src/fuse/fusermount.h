@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"

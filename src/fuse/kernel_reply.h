@@ -4,7 +4,6 @@
 #include <sys/statvfs.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <utility>
 

@@ -13,6 +13,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fuse {
 namespace {
@@ -44,9 +45,7 @@ bool link_is_within(const std::string& link, const std::string& directory) {
 /// path, which a bind mount spells otherwise.
 bool maps_name_device(std::string_view maps, unsigned major, unsigned minor) {
   while (!maps.empty()) {
-    const size_t end = std::min(maps.find('\n'), maps.size());
-    const std::string line(maps.substr(0, end));
-    maps.remove_prefix(std::min(end + 1, maps.size()));
+    const std::string line(take_part(maps, '\n'));
     size_t at = 0;
     for (int i = 0; i < 3 && at != std::string::npos; ++i) at = line.find(' ', at == 0 ? 0 : at + 1);
     if (at == std::string::npos) continue;

@@ -337,8 +337,10 @@ vfs::Job ThisHost::job_of(pid_t thread, bool makes) const {
   using Kind = fingerprint::JobFacts::Kind;
   const SteadyTime now = system_clock().now();
   const size_t place = static_cast<size_t>(std::max(thread, 0)) % kRecentJobs;
+  const uint64_t program = writers_->program_of(thread);
   std::string known = recent_jobs_.with([&](const auto& recent) {
-    return recent[place].thread == thread && now < recent[place].until ? recent[place].environment : std::string();
+    const bool is_same = recent[place].thread == thread && recent[place].program == program;
+    return is_same && now < recent[place].until ? recent[place].environment : std::string();
   });
   if (!known.empty()) return {vfs::Job::Kind::kKnown, std::move(known)};
   const fingerprint::JobFacts job = writers_->job_of(thread, {makes, kJobPatience, goes_on_});
@@ -346,7 +348,7 @@ vfs::Job ThisHost::job_of(pid_t thread, bool makes) const {
   if (job.kind == Kind::kKnown) {
     std::string id = learned_->take(job.facts, job.user, [this] { return writers_->environments_in_use(); });
     if (!id.empty()) {
-      recent_jobs_.with([&](auto& recent) { recent[place] = {thread, now + kAnswerLasts, id}; });
+      recent_jobs_.with([&](auto& recent) { recent[place] = {thread, program, now + kAnswerLasts, id}; });
       return {vfs::Job::Kind::kKnown, std::move(id)};
     }
   }
@@ -358,12 +360,31 @@ std::vector<fingerprint::UnknownJobs> ThisHost::unknown_jobs() const {
   return learns() ? writers_->unknown_jobs() : std::vector<fingerprint::UnknownJobs>();
 }
 
+std::vector<std::string> ThisHost::lacking() const {
+  constexpr size_t kMost = 10;
+  std::set<std::string> lines;
+  const auto add = [&lines](const HostState& state) {
+    for (const Facet facet : {Facet::kGpu, Facet::kEnvironment}) {
+      const Fact& fact = state.facts.get(facet);
+      if (!fact.known && lines.size() < kMost) lines.insert(std::string(to_string(facet)) + ": " + fact.problem);
+    }
+  };
+  if (!learns()) return {};
+  states_.read([&](const States& states) {
+    add(*states.now);
+    for (const auto& [key, state] : states.parted) {
+      if (state.use_count() > 1) add(*state);
+    }
+  });
+  return {lines.begin(), lines.end()};
+}
+
 void ThisHost::expect_job(pid_t thread) const {
   const SteadyTime now = system_clock().now();
   const bool is_due = expected_.with([&](auto& expected) {
     RecentJob& place = expected[static_cast<size_t>(std::max(thread, 0)) % kRecentJobs];
     if (place.thread == thread && now < place.until) return false;
-    place = {thread, now + kExpectAgain, {}};
+    place = {thread, 0, now + kExpectAgain, {}};
     return true;
   });
   if (is_due) writers_->expect(thread);
@@ -404,7 +425,15 @@ bool ThisHost::may_share(const vfs::RootAccess& root, uid_t user) const {
   if (!parts_users() || user == root.uid) return true;
   // Who may write to a directory of root's is for root to say; below one that is root's alone, others have no say.
   if (root.uid == 0) return (root.mode & (S_IWGRP | S_IWOTH)) != 0;
+  if (user == vfs::kAnyUser) return false;
   return trust_.policy() == fingerprint::TrustPolicy::kGroup && trust_.is_member(user, root.gid);
+}
+
+bool ThisHost::may_group_share(const vfs::RootAccess& root, gid_t group) const {
+  if (!parts_users()) return true;
+  if (root.uid == 0) return (root.mode & (S_IWGRP | S_IWOTH)) != 0;
+  if (trust_.policy() == fingerprint::TrustPolicy::kGroup) return group == root.gid;
+  return trust_.is_own_group(root.uid, group);
 }
 
 std::vector<remote::ScopeInformation> ThisHost::information() const {

@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/base/thread.h"
 
 namespace inductorfs::host {
@@ -30,15 +31,6 @@ SteadyTime now() { return std::chrono::steady_clock::now(); }
 bool all_known(const fingerprint::Fingerprint& facts) {
   return std::all_of(std::begin(fingerprint::kAllFacets), std::end(fingerprint::kAllFacets),
                      [&facts](fingerprint::Facet facet) { return facts.get(facet).known; });
-}
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) {
-    if (!all.empty()) all += " | ";
-    all += text;
-  }
-  return all;
 }
 
 }  // namespace
@@ -184,7 +176,7 @@ void HostWatch::take(const fingerprint::Fingerprint& fresh, Schedule& schedule) 
   if (!change.kept.empty()) {
     schedule.probe = now() + options_.confirm;
     log::warning("host.facts_kept",
-                 {{"what", joined(change.kept)}, {"failed", static_cast<uint64_t>(schedule.failed)}});
+                 {{"what", joined(change.kept, " | ")}, {"failed", static_cast<uint64_t>(schedule.failed)}});
   }
   facts_ = std::move(change.facts);
   if (!all_known(facts_)) {
@@ -204,7 +196,7 @@ void HostWatch::take(const fingerprint::Fingerprint& fresh, Schedule& schedule) 
   tell_looked(schedule);
   if (!change.scopes) return;
   changes_.add();
-  log::warning("host.facts_changed", {{"what", joined(change.texts)}});
+  log::warning("host.facts_changed", {{"what", joined(change.texts, " | ")}});
   schedule.announce_pause = options_.announce_again;
   schedule.announce = now();
 }

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/fingerprint/variables.h"
@@ -108,19 +109,12 @@ std::string only_in(std::string_view one, std::string_view other) {
   return text;
 }
 
-std::string parent_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos || slash == 0 ? std::string() : path.substr(0, slash);
-}
-
 std::string in_path(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
   const char* const search = std::getenv("PATH");
   std::string_view rest = search == nullptr ? std::string_view() : std::string_view(search);
   while (!rest.empty()) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    std::string path = std::string(rest.substr(0, end)) + "/" + program;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    std::string path = std::string(take_part(rest, ':')) + "/" + program;
     if (::access(path.c_str(), X_OK) == 0) return path;
   }
   return {};

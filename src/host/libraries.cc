@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::host {
 namespace {
@@ -61,11 +62,6 @@ std::string_view string_at(std::string_view bytes, uint32_t offset) {
 }
 
 bool is_file(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-
-std::string parent_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
-}
 
 std::string real_path(const std::string& path) {
   char resolved[PATH_MAX];
@@ -118,11 +114,7 @@ std::vector<std::string> library_directories(const std::string& torch, const std
   std::vector<std::string> directories;
   if (const char* search = std::getenv("LD_LIBRARY_PATH"); search != nullptr) {
     std::string_view rest = search;
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find(':'), rest.size());
-      add(directories, std::string(rest.substr(0, end)));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+    while (!rest.empty()) add(directories, std::string(take_part(rest, ':')));
   }
   // A virtual environment's interpreter is a link; libpython, and conda's libstdc++, are beside what it means.
   for (const std::string& program : {python, python.empty() ? python : real_path(python)}) {

@@ -4,7 +4,6 @@
 #include <sys/inotify.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include "inductorfs/codec/digest.h"
@@ -156,13 +155,7 @@ int run_place_reader() {
   const Result<std::string> text = fingerprint::reader_request();
   const Result<Json> found = text ? answer(Json::parse(*text, nullptr, false), fingerprint::kReaderDescriptor)
                                   : Result<Json>(fail(text.error()));
-  if (!found) {
-    (void)std::fprintf(stderr, "inductorfs: host-places: %s\n", found.error().what().c_str());
-    return 2;
-  }
-  const std::string line = to_line(*found);
-  const bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
+  return fingerprint::end_reader("host-places", found ? Result<std::string>(to_line(*found)) : fail(found.error()));
 }
 
 }  // namespace inductorfs::host

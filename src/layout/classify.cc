@@ -38,7 +38,7 @@ bool is_of_a_root(const PathParts& parts, size_t begin) {
   const std::string_view second = alone ? std::string_view{} : parts[begin + 1];
   if (first == "fxgraph" || first == "aotautograd" || first == kPrecompiledHeaders) return true;
   if (is_of_an_engine(parts, begin)) return true;
-  if (first == kTriton) return alone || is_device_or_any(second);
+  if (first == kTriton) return alone || is_device_or_any(second) || is_distinct_triton_key(second);
   if (first == "cache") {
     return alone || is_text_of(second, kSha256HexLength, kHex) || is_on_disk_cache(second);
   }
@@ -72,14 +72,26 @@ struct Rooted {
   std::string canonical;
 };
 
-/// Of a directory that TRITON_CACHE_DIR names: torch's layout has the same below triton/<device>.
-PathParts below_any_device(const PathParts& parts) {
+/// Of a directory that TRITON_CACHE_DIR names, from the key at `begin` on: torch's layout has the same below
+/// triton/<device>.
+PathParts below_any_device(const PathParts& parts, size_t begin) {
   PathParts longer = parts;
-  for (size_t i = std::min(parts.count, kPartLimit - 2); i > 0; --i) longer.part[i + 1] = parts.part[i - 1];
+  const size_t added = 2 - begin;
+  for (size_t i = std::min(parts.count, kPartLimit - added); i > begin; --i)
+    longer.part[i - 1 + added] = parts.part[i - 1];
   longer.part[0] = kTriton;
   longer.part[1] = kAnyDevice;
-  longer.count = parts.count + 2;
+  longer.count = parts.count + added;
   return longer;
+}
+
+/// Where the path below a root names a Triton key without a device: in the root itself, or in its directory `triton`,
+/// where torch's fresh_cache puts them (torch/_inductor/utils.py). The latter is no root of its own: the directory
+/// shows the root's other names too, and what is removed there is removed in one place.
+std::optional<size_t> plain_key(const PathParts& inner) {
+  if (is_distinct_triton_key(inner[0])) return 0;
+  if (inner.count >= 2 && inner[0] == kTriton && is_distinct_triton_key(inner[1])) return 1;
+  return std::nullopt;
 }
 
 Rooted take_apart(std::string_view path) {
@@ -87,17 +99,18 @@ Rooted take_apart(std::string_view path) {
   if (!rooted.inner.clean) return rooted;
   const auto size = root_size(rooted.inner);
   if (!size) return rooted;
-  // Its name in the cluster, below its root, would be no path any more.
-  const bool is_plain = is_distinct_triton_key(rooted.inner[*size]);
-  if (is_plain && path.size() + kDevices.size() > codec::kPathLimit) return rooted;
   size_t begin = 0;
   for (size_t i = 0; i < *size; ++i) begin += rooted.inner[i].size() + 1;
-  if (begin > 0) rooted.root = path.substr(0, begin - 1);
   std::string_view rest = path.substr(begin);
-  rooted.inner = split(rest);  // as the canonical path is: components beyond kPartLimit come into sight
-  if (is_distinct_triton_key(rooted.inner[0])) {
-    rooted.inner = below_any_device(rooted.inner);
-    rooted.canonical = std::string(kDevices) + std::string(rest);
+  const PathParts inner = split(rest);  // as the canonical path is: components beyond kPartLimit come into sight
+  const auto key = plain_key(inner);
+  // Its name in the cluster, below its root, would be no path any more.
+  if (key && path.size() + kDevices.size() > codec::kPathLimit) return rooted;
+  rooted.inner = inner;
+  if (begin > 0) rooted.root = path.substr(0, begin - 1);
+  if (key) {
+    rooted.inner = below_any_device(inner, *key);
+    rooted.canonical = std::string(kDevices) + std::string(rest.substr(*key == 0 ? 0 : kTriton.size() + 1));
     return rooted;
   }
   const bool has_device = rooted.inner.count >= 2 && rooted.inner[0] == kTriton && is_index(rooted.inner[1]);
@@ -177,6 +190,17 @@ bool is_ambiguous(const Name& name) {
 }
 
 std::string canonical_path(std::string_view path) { return take_apart(path).canonical; }
+
+std::string hidden_root(std::string_view path) {
+  const PathParts parts = split(path);
+  size_t end = 0;
+  for (size_t i = 0; parts.clean && i + 1 < parts.count && i <= kRootDepth; ++i) {
+    end += parts[i].size() + (i == 0 ? 0 : 1);
+    if (is_of_a_root(parts, i) || is_temporary_directory(parts[i])) return {};
+    if (is_tempfile_name(parts[i])) return std::string(is_of_a_root(parts, i + 1) ? path.substr(0, end) : "");
+  }
+  return {};
+}
 
 bool is_in_a_root(std::string_view path) { return root_size(split(path)).has_value(); }
 

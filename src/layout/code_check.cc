@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "code_check.h"
 
-#include <string>
 #include <string_view>
 
 #include "gpu_target.h"
@@ -54,7 +53,9 @@ Result<void> check_cubin(const Artefact& artefact, const HostLimits& host) {
 
 Result<void> check_hsaco(const Artefact& artefact) {
   INDUCTORFS_TRY_ASSIGN(const auto header, read_elf_header(artefact));
-  return header.machine == kElfMachineAmdGpu ? Result<void>{} : corrupt(artefact, "ELF for another machine");
+  if (header.machine != kElfMachineAmdGpu) return corrupt(artefact, "ELF for another machine");
+  // It runs on the architecture in its e_flags alone, and no fact of a host names one of AMD's.
+  return foreign(artefact, "for an AMD GPU, and of these this release learns no facts");
 }
 
 Result<void> check_ptx(const Artefact& artefact, const HostLimits& host) {

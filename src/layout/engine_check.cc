@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine_check.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "code_check.h"
 #include "compiled_artifact.h"
 #include "inductorfs/codec/digest.h"

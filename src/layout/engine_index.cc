@@ -2,7 +2,6 @@
 // What the index of a serving engine names: vLLM's.
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +59,7 @@ Result<void> enter(const PythonValue& handle, Named& named) {
   if (!path.starts_with('/') || !codec::is_clean_path(path.substr(1))) return unfit_index("names no absolute path");
   const size_t slash = path.rfind('/');
   if (path.substr(slash + 1) != name) return unfit_index("names a file by two names");
+  if (slash == 0) return unfit_index("names a file of the root directory");
   const std::string_view directory = path.substr(0, slash);
   if (!named.names.empty() && directory != named.directory) return unfit_index("names files in several directories");
   named.directory = directory;

@@ -7,9 +7,10 @@
 #include "inductorfs/layout/layout.h"
 #include "json_text.h"
 
-/// Triton writes json.dumps({"child_paths": {name: absolute path}}) (triton/runtime/cache.py: put_group) and believes
-/// the paths when it reads. Only the text of those paths is ever replaced; every other byte stays, so that canonical
-/// and rendered form are inverses and members that a later Triton adds survive.
+/// Triton writes json.dumps({"child_paths": {name: path}}) (triton/runtime/cache.py: put_group), where the path begins
+/// with TRITON_CACHE_DIR as the user typed it, and believes the paths when it reads. Only the text of those paths is
+/// ever replaced; every other byte stays, so that canonical and rendered form are inverses and members that a later
+/// Triton adds survive.
 namespace inductorfs::layout {
 namespace {
 
@@ -41,10 +42,11 @@ bool has_dots(std::string_view path) {
   return closed.find("/../") != std::string::npos || closed.find("/./") != std::string::npos;
 }
 
-/// Whether `path` is where a child `name` must be: `.../<key>/<name>` of a writer's file.
+/// Whether `path` is where a child `name` must be: `<TRITON_CACHE_DIR>/<key>/<name>`. Nobody follows it: who is shown
+/// the group reads another directory in its place.
 bool is_writers_path(std::string_view path, std::string_view key, std::string_view name) {
   const std::string tail = "/" + std::string(key) + "/" + std::string(name);
-  return path.starts_with('/') && path.ends_with(tail) && !has_dots(path) && path.find('\0') == std::string_view::npos;
+  return path.ends_with(tail) && path.find('\0') == std::string_view::npos;
 }
 
 /// Whether it is `[INDUCTORFS]/<name>` of a canonical group.

@@ -97,7 +97,8 @@ constexpr bool is_uuid(std::string_view text) {
   return true;
 }
 
-/// Recognises "tmp" and 8 characters: names of tempfile.mkdtemp and NamedTemporaryFile without a prefix.
+/// Recognises "tmp" and 8 characters: names of tempfile.mkdtemp and NamedTemporaryFile without a prefix. A user's name
+/// may have this form, too (hidden_root()).
 constexpr bool is_tempfile_name(std::string_view text) {
   return text.size() == 11 && text.starts_with("tmp") && consists_of(text.substr(3), kTempfile);
 }

@@ -2,7 +2,6 @@
 #include "python_literal.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "json_text.h"

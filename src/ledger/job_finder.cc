@@ -12,6 +12,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/process_start.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::ledger {
 namespace {
@@ -87,9 +88,7 @@ std::string value_of(const std::map<std::string, std::string>& variables, const 
 CgroupJob job_in_cgroup(std::string_view text) {
   CgroupJob job;
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view path = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view path = take_part(text, '\n');
     if (job.container.empty()) job.container = container_of(path);
     if (!job.kind.empty()) continue;
     if (std::string id = slurm_job(path); !id.empty()) {

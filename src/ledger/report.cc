@@ -2,7 +2,8 @@
 #include "report.h"
 
 #include <algorithm>
-#include <array>
+
+#include "inductorfs/config/text.h"
 
 namespace inductorfs::ledger {
 
@@ -11,13 +12,6 @@ using config::Json;
 namespace {
 
 double seconds_of(std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); }
-
-std::string utc(std::time_t time) {
-  std::tm parts{};
-  std::array<char, 32> text{};
-  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 Json family_report(const FamilyTally& tally) {
   Json missed = Json::object();
@@ -140,7 +134,7 @@ FamilyTally sum_of(const Tally& tally) {
 }
 
 Json stats_report(const Books& books) {
-  return Json::object({{"since", utc(books.since())},
+  return Json::object({{"since", config::utc(books.since())},
                        {"all", tally_report(books.total())},
                        {"hour", tally_report(books.last_hour())},
                        {"saved_s", seconds_of(books.saved())}});
@@ -153,8 +147,8 @@ Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& oth
   report["job"] = text_of(job.name);
   report["user"] = job.name.user;
   report["command"] = job.command;
-  report["started"] = utc(job.started);
-  report["ended"] = utc(job.ended);
+  report["started"] = config::utc(job.started);
+  report["ended"] = config::utc(job.ended);
   report["seconds"] = static_cast<uint64_t>(std::max<std::time_t>(job.last_use - job.started, 0));
   report["processes"] = job.processes;
   report["saved_s"] = seconds_of(job.saved);
@@ -175,7 +169,7 @@ Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& oth
 Json misses_report(const JobAccount& job) {
   Json misses = Json::array();
   for (auto at = job.misses.rbegin(); at != job.misses.rend(); ++at) {
-    misses.push_back({{"at", utc(at->at)},
+    misses.push_back({{"at", config::utc(at->at)},
                       {"family", layout::rule_of(at->family).name},
                       {"path", at->path},
                       {"place", at->place},

@@ -36,8 +36,6 @@ constexpr size_t kOrderIdBytes = 8;
 /// Other operators who order at the same time.
 constexpr int kOrderAttempts = 10;
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
-/// Milliseconds; numbers of earlier orders that are further ahead of the server's clock are nobody's.
-constexpr int64_t kMostAhead = 24LL * 3600 * 1000;
 constexpr std::array<std::pair<Kind, const char*>, 4> kKinds{
     {{Kind::kNodes, "nodes"}, {Kind::kFreeze, "freeze"}, {Kind::kLift, "lift"}, {Kind::kPurge, "purge"}}};
 
@@ -104,6 +102,15 @@ Json await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
   }
 }
 
+/// The largest number under this name that a mount tells: a server may have lost the orders that the mounts still hold.
+int64_t largest_heard(Remote& cluster, const char* name) {
+  uint64_t largest = 0;
+  for (const Json& node : nodes_of(cluster).value_or(Json::array())) {
+    largest = std::max(largest, config::number_at(node, name));
+  }
+  return static_cast<int64_t>(std::min<uint64_t>(largest, INT64_MAX / 2));
+}
+
 using Change = std::function<void(Orders&, int64_t server_time)>;
 Result<void> change_orders(Remote& cluster, const Change& change) {
   for (int attempt = 0; attempt < kOrderAttempts; ++attempt) {
@@ -122,8 +129,9 @@ Result<Json> freeze(Remote& cluster, const ClusterRequest& request, const std::f
   order.frozen = request.kind == Kind::kFreeze;
   order.why = request.why;
   order.by = request.by;
+  const int64_t heard = largest_heard(cluster, "freeze_at");
   INDUCTORFS_TRY(change_orders(cluster, [&](Orders& orders, int64_t server_time) {
-    order.at = server_time;
+    order.at = next_number(server_time, std::max(orders.freeze.at, heard));
     orders.freeze = order;
   }));
   const auto obeyed = [&](const Json& node) {
@@ -216,16 +224,18 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
     return answer;
   }
   int64_t order = 0;
+  const int64_t heard = largest_heard(cluster, "purged");
   INDUCTORFS_TRY(change_orders(cluster, [&](Orders& orders, int64_t server_time) {
     const int64_t last = orders.purges.empty() ? orders.dropped : orders.purges.back().id;
-    order = std::max(server_time, std::min(last, server_time + kMostAhead) + 1);
+    order = next_number(server_time, std::max(last, heard));
     orders.purges.push_back({order, selection});
   }));
   const auto obeyed = [&](const Json& node) {
     return config::number_at(node, "purged") >= static_cast<uint64_t>(order);
   };
   Json nodes = await(cluster, request.acknowledged, obeyed, cancelled);
-  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, false, false, report));
+  if (!first) report.looked_at = report.unknown = 0;
+  INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, false, !first, report));
   Json answer = found_json(scopes, report);
   answer["dry_run"] = false;
   answer["order"] = order;

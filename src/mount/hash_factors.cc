@@ -153,6 +153,29 @@ std::vector<codec::Entry> entries_of(Layers& layers, const std::string& scope) {
   return entries;
 }
 
+struct Own {
+  std::string hash;
+  std::string bytes;
+};
+
+/// What lies on this host comes first: it may not be published yet, or never.
+std::optional<Own> own_factors(Layers& layers, const std::vector<codec::Entry>& entries, std::string_view place,
+                               Deadline deadline) {
+  const layout::Name name = layout::name_of(place);
+  const std::string asked = hash_in(name.path);
+  const std::string above = (name.root.empty() ? "" : name.root + "/") + "torch_compile_cache";
+  const auto newest = [&](const std::string& directory, int depth) {
+    return layers.file_system->newest_own(directory, depth, "cache_key_factors.json", layout::kVllmFactorsLimit);
+  };
+  auto local = asked.empty() ? std::nullopt : newest(above + "/" + asked, 2);
+  const auto named = std::ranges::find_if(entries, [&](const auto& entry) { return hash_in(entry.path) == asked; });
+  if (!local && named == entries.end()) local = newest(above, 3);
+  if (local) return Own{hash_in(layout::name_of(local->path).path), std::move(local->bytes)};
+  const auto own = named == entries.end() ? std::ranges::find(entries, layers.origin, &codec::Entry::origin) : named;
+  auto bytes = own == entries.end() ? std::nullopt : bytes_of(layers, *own, deadline);
+  return bytes ? std::optional(Own{hash_in(own->path), *std::move(bytes)}) : std::nullopt;
+}
+
 }  // namespace
 
 Json compare_factors(std::string_view ours, std::string_view theirs) {
@@ -161,25 +184,21 @@ Json compare_factors(std::string_view ours, std::string_view theirs) {
   return here && there ? differences_of(*here, *there) : Json();
 }
 
-Json other_hash_report(Layers& layers, const std::string& scope, std::string_view path, Deadline deadline) {
+Json other_hash_report(Layers& layers, const std::string& scope, std::string_view place, Deadline deadline) {
   const std::vector<codec::Entry> entries = entries_of(layers, scope);
-  const std::string asked = hash_in(path);
-  auto own = std::ranges::find_if(entries, [&](const auto& entry) { return hash_in(entry.path) == asked; });
-  if (own == entries.end()) own = std::ranges::find(entries, layers.origin, &codec::Entry::origin);
-  if (own == entries.end()) return {};
-  const auto ours = bytes_of(layers, *own, deadline);
-  if (!ours) return {};
+  const auto own = own_factors(layers, entries, place, deadline);
+  if (!own) return {};
   Json report;
   size_t compared = 0;
   for (const codec::Entry& other : entries) {
-    if (hash_in(other.path) == hash_in(own->path)) continue;
+    if (hash_in(other.path) == own->hash) continue;
     if (compared == kMostHashes || deadline.passed()) break;
     const auto theirs = bytes_of(layers, other, deadline);
-    Json differences = theirs ? compare_factors(*ours, *theirs) : Json();
+    Json differences = theirs ? compare_factors(own->bytes, *theirs) : Json();
     if (!differences.is_array()) continue;
     ++compared;
     if (!report.is_null() && report["differences"].size() <= differences.size()) continue;
-    report = {{"ours", hash_in(own->path)},
+    report = {{"ours", own->hash},
               {"theirs", hash_in(other.path)},
               {"origin", other.origin},
               {"differences", std::move(differences)}};

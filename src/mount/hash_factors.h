@@ -16,11 +16,12 @@ namespace inductorfs::mount {
 /// null when one of the texts is none. Values are JSON in ASCII, cut after 200 bytes. Pure; safe for concurrent use.
 [[nodiscard]] config::Json compare_factors(std::string_view ours, std::string_view theirs);
 
-/// Compares the factors of a hash that this host made last (or of the one that `path` names) with the nearest ones of
-/// other hashes in the same scope. Returns {"ours": hash, "theirs": hash, "origin": who published theirs, "others":
-/// other hashes that were compared, "differences": the first 32 of compare_factors(), "more": how many more there are},
-/// or null when there is nothing to compare. Blocks until the deadline at most, on the store and the cluster.
-[[nodiscard]] config::Json other_hash_report(Layers& layers, const std::string& scope, std::string_view path,
+/// Compares the factors of a hash that this host made last below the root of `place` (or of the one that `place`
+/// names), whether they were published or not, with the nearest ones of other hashes in the same scope. Returns
+/// {"ours": hash, "theirs": hash, "origin": who published theirs, "others": other hashes that were compared,
+/// "differences": the first 32 of compare_factors(), "more": how many more there are}, or null when there is nothing to
+/// compare. Blocks until the deadline at most, on the store and the cluster.
+[[nodiscard]] config::Json other_hash_report(Layers& layers, const std::string& scope, std::string_view place,
                                              Deadline deadline);
 
 }  // namespace inductorfs::mount

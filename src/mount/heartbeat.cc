@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "heartbeat.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "inductorfs/base/activity.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/codec/frame.h"
@@ -21,8 +24,6 @@ namespace {
 
 constexpr Milliseconds kRetry{1'000};  ///< the remote's breaker answers at once while it rests
 constexpr Milliseconds kLeavePatience{500};
-/// How far the server's clock may be ahead of this host's.
-constexpr Milliseconds kMostAhead{24 * 3'600'000};
 /// What has just been removed from the cluster is known here when its record in the log has come.
 constexpr Milliseconds kLogPatience{1'500};
 constexpr size_t kIdDigits = 32;
@@ -37,12 +38,22 @@ Milliseconds jittered(Milliseconds time) {
   return Milliseconds(std::uniform_int_distribution<int64_t>(time.count() * 3 / 4, time.count() * 5 / 4)(random));
 }
 
+/// No two mounts that live have the same: a store is locked by one, and in one boot of a host its directory is one. Of
+/// two hosts with the same store and host name, as images of one machine have them, the boots differ.
+std::string id_of(const std::string& origin, const std::string& store) {
+  struct stat status {};
+  (void)::stat(store.c_str(), &status);  // the store's lock is held in it
+  const std::string boot = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64).value_or("");
+  const std::string place = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+  return codec::digest_of(origin + "\n" + boot + "\n" + place).to_hex().substr(0, kIdDigits);
+}
+
 }  // namespace
 
 Heartbeat::Heartbeat(const config::Settings& settings, Layers& layers)
     : settings_(settings),
       layers_(layers),
-      id_(codec::digest_of(layers.origin).to_hex().substr(0, kIdDigits)),
+      id_(id_of(layers.origin, settings.store)),
       started_(std::time(nullptr)),
       cluster_(cluster_id(log::redact_url(settings.remote), settings.prefix)),
       state_(State{.heard = read_heard(settings.store, cluster_)}) {}
@@ -132,7 +143,7 @@ bool Heartbeat::obey(const std::string& text, bool& news) {
   auto orders = parse_orders(text);
   if (!orders) return true;
   // Numbers from the future would make every later order one that was heard already.
-  const int64_t latest = system_clock().wall_now() / 1'000'000 + kMostAhead.count();
+  const int64_t latest = system_clock().wall_now() / 1'000'000 + kMostAhead;
   std::erase_if(orders->purges, [latest](const PurgeOrder& one) { return one.id > latest; });
   if (orders->dropped > latest) orders->dropped = 0;
   const HeardOrders heard = state_.with([](const State& state) { return state.heard; });
@@ -210,6 +221,7 @@ std::string Heartbeat::record() const {
                                        // Not while a group is being sent that was begun before the freeze.
                                        {"frozen", queue.frozen && !queue.sending},
                                        {"freeze", heard.freeze.id},
+                                       {"freeze_at", heard.freeze.at},
                                        {"purged", heard.purged}}));
 }
 

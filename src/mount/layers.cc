@@ -30,7 +30,6 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/server_examination.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "node_record.h"
 #include "orders.h"
 #include "remote_options.h"
 
@@ -38,6 +37,7 @@ namespace inductorfs::mount {
 namespace {
 
 constexpr size_t kMountIdBytes = 4;
+constexpr size_t kMachineDigits = 16;
 constexpr mode_t kLogMode = 0640;
 constexpr uint64_t kCertificateLimit = 16ULL << 20;
 /// What a remote may cost a mount when it does not answer.
@@ -51,15 +51,27 @@ std::string host_name() {
   return config::printable(std::string(name.data()));
 }
 
+/// Where a store is: a copy is another directory, or on another machine.
+std::string machine_of(const std::string& store) {
+  struct stat status {};
+  (void)::stat(store.c_str(), &status);  // the store's lock is held in it
+  const std::string machine = read_file(AT_FDCWD, "/etc/machine-id", 64).value_or("");
+  return codec::digest_of(machine + "\n" + std::to_string(status.st_ino)).to_hex().substr(0, kMachineDigits);
+}
+
 /// Tells the mounts of one host, and of containers with one host name, apart; as old as the store.
 Result<std::string> mount_id(const std::string& store) {
+  constexpr size_t kDigits = 2 * kMountIdBytes;
   const std::string path = store + "/mount-id";
-  const Result<std::string> known = read_file(AT_FDCWD, path, 64);
-  if (known && known->size() == 2 * kMountIdBytes && from_hex(*known)) return *known;
+  const std::string machine = machine_of(store);
+  const std::string known = read_file(AT_FDCWD, path, 64).value_or("");
+  if (known.size() > kDigits && from_hex(known.substr(0, kDigits)) && known.substr(kDigits) == " " + machine) {
+    return known.substr(0, kDigits);
+  }
   std::array<char, kMountIdBytes> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return fail_errno("getrandom");
   std::string fresh = to_hex(std::string_view(bytes.data(), bytes.size()));
-  INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path, fresh, 0600));
+  INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path, fresh + " " + machine, 0600));
   return fresh;
 }
 
@@ -101,20 +113,19 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
 }
 
 Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, const std::string& origin,
-                                                       Layers& layers) {
+                                                       bool is_resumed, Layers& layers) {
   catalog::CatalogOptions options;
   options.file = settings.store + "/" + config::kCatalogFile;
   const host::ThisHost& host = *layers.host;
   options.scopes = host.state()->scopes.ids();
   options.origin = origin;
+  options.is_resumed = is_resumed;
   options.poll_interval = settings.poll_interval;
   options.artefact_limit = settings.artefact_limit;
   options.queue_limit = settings.queue_limit;
   options.keeps_local = config::why_nothing_is_published(settings);
   // Heartbeat; what is never published needs no permission.
   options.awaits_permission = !settings.remote.empty() && options.keeps_local.empty();
-  const auto codecs = std::make_shared<NodeCodecs>(codec::kNewestCodec);
-  options.may_gather = [codecs](remote::Remote& cluster) { return codecs->all_read(cluster); };
   return catalog::Catalog::open(
       options, *layers.remote, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },
@@ -165,6 +176,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.quiet_time = settings.quiet_time;
   options.lookup_patience = settings.lookup_patience;
   options.compile_once = settings.compile_once;
+  options.cluster_winners = settings.cluster_winners;
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
   options.descriptor_limit = descriptor_limit();
@@ -351,7 +363,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   layers->remote = std::move(remote);
   const int64_t remote_time = watch.lap();
 
-  INDUCTORFS_TRY_ASSIGN(auto catalog, open_catalog(settings, origin, *layers));
+  INDUCTORFS_TRY_ASSIGN(auto catalog, open_catalog(settings, origin, takeover.resume, *layers));
   layers->catalog = std::move(catalog);
   const std::string cluster = cluster_id(log::redact_url(settings.remote), settings.prefix);
   if (read_heard(settings.store, cluster).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown

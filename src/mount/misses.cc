@@ -2,7 +2,6 @@
 #include "inductorfs/mount/misses.h"
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,8 +88,9 @@ class Misses {
   [[nodiscard]] bool explain_hash(Json& miss) {
     const layout::Family family = layout::classify(artefact(miss, "path")).family;
     if (family != layout::Family::kVllmModel && family != layout::Family::kVllmIndex) return false;
-    const std::string scope = layers_.file_system->explain(artefact(miss, "place")).scope;
-    Json report = other_hash_report(layers_, scope, artefact(miss, "path"), deadline_);
+    const std::string place = artefact(miss, "place");
+    const std::string scope = layers_.file_system->explain(place).scope;
+    Json report = other_hash_report(layers_, scope, place, deadline_);
     miss["text"] = raw(miss, "text") + (raw(miss, "text").empty() ? "" : ". ") +
                    (report.is_null() ? "Nobody in this cluster has published this hash. Which variable differs can be "
                                        "said when this host has compiled, and another hash of this environment is there"

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node_record.h"
 
-#include <algorithm>
-
 namespace inductorfs::mount {
-namespace {
-
-constexpr Milliseconds kPatience{5'000};
-
-}  // namespace
 
 config::Json parse_node_record(const std::string& text) {
   using config::Json;
@@ -22,21 +15,6 @@ config::Json parse_node_record(const std::string& text) {
   };
   Json parsed = Json::parse(text, look, false);
   return is_fine ? parsed : Json();
-}
-
-bool NodeCodecs::all_read(remote::Remote& cluster) {
-  const SteadyTime now = std::chrono::steady_clock::now();
-  const Answer known = answer_.with([](const Answer& answer) { return answer; });
-  if (now < known.until) return known.all;
-  const auto records = cluster.list_nodes(remote::kNodesLimit, Deadline::after(kPatience));
-  if (!records) return false;
-  const bool all = !records->empty() && std::ranges::all_of(*records, [this](const remote::NodeRecord& record) {
-    const config::Json told = parse_node_record(record.text);
-    const auto codec = told.is_object() ? told.find("codec") : told.end();
-    return codec != told.end() && codec->is_number_unsigned() && codec->get<uint64_t>() >= codec_;
-  });
-  answer_.with([&](Answer& answer) { answer = {all, now + kHolds}; });
-  return all;
 }
 
 }  // namespace inductorfs::mount

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <utility>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
@@ -120,6 +121,10 @@ std::optional<Orders> parse_orders(std::string_view text) {
   return orders;
 }
 
+int64_t next_number(int64_t server_time, int64_t last) {
+  return std::max(server_time, std::min(last, server_time + kMostAhead) + 1);
+}
+
 std::string encode_orders(Orders orders) {
   while (true) {
     Json purges = Json::array();
@@ -146,6 +151,8 @@ HeardOrders read_heard(const std::string& store, const std::string& cluster) {
   HeardOrders heard;
   if (!json.is_object() || cluster.empty() || config::text_at(json, "cluster") != cluster) return heard;
   heard.freeze = freeze_from(config::part_of(json, "freeze"));
+  // Of a clock that was ahead. A server that has lost this order may give a smaller number to the next one.
+  heard.freeze.at = std::min(heard.freeze.at, system_clock().wall_now() / 1'000'000);
   heard.purged = time_at(json, "purged");
   return heard;
 }

@@ -21,7 +21,7 @@ struct FreezeOrder {
   bool frozen = false;
   std::string why;
   std::string by;
-  int64_t at = 0;  ///< milliseconds since 1970, by the server's clock
+  int64_t at = 0;  ///< grows from order to order, as PurgeOrder::id: a replica that took over may have an earlier one
 };
 
 /// A purge that each mount applies once to what it has on its own disk.
@@ -37,6 +37,12 @@ struct Orders {
 };
 /// A mount that was away for longer than these last, or never heard of any, purges all that it has.
 inline constexpr size_t kPurgeOrders = 16;
+
+/// How far the number of an order, in milliseconds, may be ahead of the clock of who reads it.
+inline constexpr int64_t kMostAhead = 24LL * 3600 * 1000;
+/// Returns the number of a new order: the server's time, or one more than `last`, the largest number that any mount has
+/// heard or may hear. The server's clock may have been ahead then; what no clock says is nobody's number.
+[[nodiscard]] int64_t next_number(int64_t server_time, int64_t last);
 
 /// Empty unless the text is an object of this version. A purge that cannot be read is left out, with all that follow.
 [[nodiscard]] std::optional<Orders> parse_orders(std::string_view text);

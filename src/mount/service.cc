@@ -344,14 +344,18 @@ std::vector<std::string> Service::warnings() const {
   return warnings;
 }
 
-std::string Service::status() {
+std::string Service::status(const control::Peer* guest) {
   return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news(),
-                      heartbeat_.status()});
+                      heartbeat_.status(), guest});
 }
 
 std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
 
-std::string Service::explain(const std::string& path) {
+Result<std::string> Service::explain(const std::string& path, const control::Peer* guest) {
+  if (guest != nullptr && !layers_->file_system->lets_in(path, guest->uid, guest->groups)) {
+    return fail(ErrorCode::kNotPermitted, "a directory above " + config::printable(path) + " does not let the user " +
+                                              std::to_string(guest->uid) + " in; ask as its owner, or as root");
+  }
   const vfs::Explanation explanation = layers_->file_system->explain(path);
   Json nearest = Json::object();
   if (!explanation.scope_text.empty()) {
@@ -382,7 +386,7 @@ std::string Service::stats() {
     for (const char* figure : figures) all[figure] = layers_->counters.get(part + "." + figure).get();
   };
   add("starts", {"lists", "foreseen", "foreseen_bytes", "used", "used_bytes", "published"});
-  add("leases", {"taken", "waits", "served", "too_long"});
+  add("leases", {"taken", "waits", "served", "too_long", "idle"});
   return to_line(report);
 }
 

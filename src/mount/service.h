@@ -78,9 +78,9 @@ class Service final : public control::MountControl {
   /// Returns the line for `systemctl status` (RemoteWatch).
   [[nodiscard]] std::string summary() const { return watch_.summary(); }
 
-  [[nodiscard]] std::string status() override;
+  [[nodiscard]] std::string status(const control::Peer* guest) override;
   [[nodiscard]] std::string where() override;
-  [[nodiscard]] std::string explain(const std::string& path) override;
+  [[nodiscard]] Result<std::string> explain(const std::string& path, const control::Peer* guest) override;
   [[nodiscard]] std::string stats() override;
   [[nodiscard]] std::string jobs(std::optional<uid_t> user) override;
   [[nodiscard]] std::string misses(uint64_t job, std::optional<uid_t> user) override;

@@ -29,6 +29,12 @@ void add_unshared_roots(const vfs::FileSystemStatus& files, std::set<std::string
   }
 }
 
+std::string remedy_for(const config::Settings& settings) {
+  return settings.remote.starts_with("unix://")
+             ? "check that the server runs, and that this user may write to its socket"
+             : "check host, port and network";
+}
+
 }  // namespace
 
 std::string sharing_warning(const config::Settings& settings, const fingerprint::Fingerprint& facts) {
@@ -51,8 +57,8 @@ std::string sharing_warning(const config::Settings& settings, const fingerprint:
 Error unreached(const config::Settings& settings, const Error& error) {
   if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
   const std::string why = error.what().empty() ? std::string(to_string(error.code())) : error.what();
-  return Error(error.code(), "remote " + log::redact_url(settings.remote) + " does not answer: " + why +
-                                 ": check host, port and network, and try again");
+  return Error(error.code(), "remote " + log::redact_url(settings.remote) + " does not answer: " + why + ": " +
+                                 remedy_for(settings) + ", and try again");
 }
 
 std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health) {
@@ -62,7 +68,7 @@ std::string remote_warning(const config::Settings& settings, const remote::Remot
   const bool may_want_tls = settings.remote.starts_with("redis://") && why.find("reset by peer") != std::string::npos;
   if (may_want_tls) why += " (if the port wants TLS, use rediss://)";
   return "the remote cannot be reached: " + log::redact_url(settings.remote) + ": " + why +
-         "; the mount serves what is on this host, and shares when the remote answers: check host, port and network";
+         "; the mount serves what is on this host, and shares when the remote answers: " + remedy_for(settings);
 }
 
 std::string namespace_warning(const config::Settings& settings, uint64_t writes) {

@@ -2,15 +2,14 @@
 #include "inductorfs/mount/status.h"
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <ctime>
 #include <utility>
 
+#include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
@@ -40,13 +39,6 @@ Json store_part(const StatusFacts& facts) {
           {"size_limit", usage.size_limit},    {"free_floor", usage.free_floor}, {"evicted", usage.evicted}};
 }
 
-std::string utc(std::time_t time) {
-  std::tm parts{};
-  std::array<char, 32> text{};
-  if (time == 0 || ::gmtime_r(&time, &parts) == nullptr) return {};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 Json remote_part(const StatusFacts& facts) {
   const remote::Remote::Health health = facts.layers.remote->health();
   const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
@@ -55,7 +47,7 @@ Json remote_part(const StatusFacts& facts) {
                {"reachable", !facts.settings.remote.empty() && health.reachable},
                {"last_error", health.last_error},
                {"refuses_writes", refusal.why},
-               {"refuses_since", utc(refusal.since)},
+               {"refuses_since", config::utc(refusal.since)},
                {"publishes", !facts.settings.remote.empty() && why_nothing_is_published(facts.settings).empty()},
                {"read_only", facts.settings.read_only}};
   if (facts.server.facts) {
@@ -101,11 +93,11 @@ Json facts_part(const StatusFacts& facts) {
   const host::FactsNews& news = facts.news;
   const std::time_t now = std::time(nullptr);
   return {{"from_file", !facts.settings.fingerprint.empty()},
-          {"learned", utc(news.learned)},
+          {"learned", config::utc(news.learned)},
           {"age_s", static_cast<uint64_t>(std::max<std::time_t>(now - news.learned, 0))},
           {"probes", news.probes},
           {"changes", news.changes},
-          {"changed", utc(news.changed)},
+          {"changed", config::utc(news.changed)},
           {"last_change", news.last_change},
           {"kept", news.kept},
           {"problem", news.problem},
@@ -118,7 +110,7 @@ Json takeover_part(const SupervisionNews& news) {
   return {{"supervisor", news.supervisor},
           {"restarts", news.restarts},
           {"last_end", news.last_end},
-          {"last_crash", utc(news.last_crash)},
+          {"last_crash", config::utc(news.last_crash)},
           {"upgrades", news.upgrades},
           {"upgrades_failed", news.upgrades_failed},
           {"upgrades_taken_back", news.upgrades_taken_back},
@@ -130,11 +122,11 @@ Json takeover_part(const SupervisionNews& news) {
 /// disk the writes of jobs fail too.
 std::string disk_warning(const std::string& store, uint64_t floor) {
   constexpr uint64_t kAlmostNothing = 1ULL << 20;
-  struct statvfs disk {};
-  if (::statvfs(store.c_str(), &disk) != 0) return {};
-  const uint64_t available = disk.f_bavail * disk.f_frsize;
+  const auto disk = disk_space(store);
+  if (!disk) return {};
+  const uint64_t available = disk->f_bavail * disk->f_frsize;
   const std::string remedy = ": " + store + ": free some space there, or mount with another --store";
-  if (disk.f_files > 0 && disk.f_favail == 0) {
+  if (disk->f_files > 0 && disk->f_favail == 0) {
     return "the disk of --store has no room for another file, so writes fail with ENOSPC" + remedy;
   }
   const std::string left = config::human_bytes(available) + " free";
@@ -151,12 +143,23 @@ std::string refusal_warning(const StatusFacts& facts) {
   const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
   if (refusal.why.empty() || !facts.layers.remote->health().reachable) return {};
   if (!why_nothing_is_published(facts.settings).empty()) return {};
-  return "the server has refused what this mount publishes since " + utc(refusal.since) + ": " + refusal.why +
+  return "the server has refused what this mount publishes since " + config::utc(refusal.since) + ": " + refusal.why +
          "; what jobs write waits on this host and is published when the server takes it";
+}
+
+void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
+  constexpr size_t kDigits = 16;
+  constexpr size_t kShown = 4;
+  for (const auto& [scope, why] : facts.layers.catalog->status().unread) {
+    if (warnings.size() >= kShown) return;
+    warnings.push_back("scope " + scope.substr(0, kDigits) + " cannot be read, so jobs compile what others have " +
+                       "published there since: " + why);
+  }
 }
 
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
+  add_unread_scopes(facts, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
   if (std::string trouble = writing_trouble(facts.settings.store); !trouble.empty()) {
     warnings.push_back(std::move(trouble));
@@ -202,6 +205,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   if (std::string warning = namespace_warning(facts.settings, writes); !warning.empty()) {
     warnings.push_back(std::move(warning));
   }
+  for (std::string& warning : facts.layers.host->lacking()) warnings.push_back(std::move(warning));
   for (std::string& warning : crowded_roots(facts.settings, files)) warnings.push_back(std::move(warning));
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("the last probe did not learn a fact, so its earlier value counts until " +
@@ -243,6 +247,17 @@ Json histograms_part(const Counters& counters) {
   return part;
 }
 
+/// What lies in directories that are closed to the guest who asks; the lines begin with its path.
+void leave_out_closed(vfs::FileSystemStatus& files, const StatusFacts& facts) {
+  const auto is_closed = [&](std::string_view path) {
+    return !facts.layers.file_system->lets_in(path, facts.guest->uid, facts.guest->groups);
+  };
+  for (auto* lines : {&files.refused, &files.in_place, &files.still_written}) {
+    std::erase_if(*lines, [&](const std::string& line) { return is_closed(line.substr(0, line.find(": "))); });
+  }
+  std::erase_if(files.first_roots, [&](const auto& root) { return is_closed(root.path + "/"); });
+}
+
 }  // namespace
 
 std::string writing_trouble(const std::string& store) {
@@ -257,7 +272,8 @@ std::string writing_trouble(const std::string& store) {
 }
 
 std::string status_json(const StatusFacts& facts) {
-  const vfs::FileSystemStatus files = facts.layers.file_system->status();
+  vfs::FileSystemStatus files = facts.layers.file_system->status();
+  if (facts.guest != nullptr) leave_out_closed(files, facts);
   Json counters = Json::object();
   for (const auto& [name, value] : facts.layers.counters.snapshot()) counters[name] = value;
   return to_line({{"version", INDUCTORFS_VERSION},

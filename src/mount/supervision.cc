@@ -78,13 +78,24 @@ void Supervision::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+/// Returns the time without that in which this process was frozen, with its host or alone (SIGSTOP, a paused
+/// container): no thread of it could make progress then. A machine that is too busy to run the heart counts as well.
+SteadyTime Supervision::time_awake() {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  frozen_ += std::max(now - looked_at_ - 2 * kBeat, SteadyTime::duration::zero());
+  looked_at_ = now;
+  return now - frozen_;
+}
+
 void Supervision::run(const std::stop_token& stop) {
+  looked_at_ = std::chrono::steady_clock::now();
   while (!stop.stop_requested()) {
     pollfd item{alone_ ? -1 : link_.get(), POLLIN, 0};
     (void)::poll(&item, 1, static_cast<int>(kBeat.count()));  // an interruption is a turn like any other
     take_words();
-    if (!is_stuck()) beat();
-    watch_threads();
+    const SteadyTime now = time_awake();
+    if (!is_stuck(now)) beat();
+    watch_threads(now);
     if (takeover::NodeLog(region_).full()) {
       log::write_limited(
           log::Level::kError, "mount.node_log_full",
@@ -94,8 +105,8 @@ void Supervision::run(const std::stop_token& stop) {
   }
 }
 
-void Supervision::watch_threads() {
-  const auto stuck = watch_.look(std::chrono::steady_clock::now(), threads_at_work());
+void Supervision::watch_threads(SteadyTime now) {
+  const auto stuck = watch_.look(now, threads_at_work());
   stuck_.with([&](auto& known) { known = stuck; });
   if (stuck.empty()) return;
   give_up_.with([&](const GiveUp& give_up) {
@@ -105,10 +116,9 @@ void Supervision::watch_threads() {
 
 void Supervision::beat() { region_.page().beat.store(monotonic_now()); }
 
-bool Supervision::is_stuck() {
+bool Supervision::is_stuck(SteadyTime now) {
   if (hang_.count() == 0 || region_.page().serving.load() == 0) return false;
   if (!slots_) slots_.emplace(region_);
-  const SteadyTime now = std::chrono::steady_clock::now();
   for (size_t i = 0; i < seen_.size(); ++i) {
     const takeover::Slot& slot = slots_->of_thread(i);
     const uint64_t request = slot.served.load(std::memory_order_acquire);

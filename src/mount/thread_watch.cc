@@ -4,11 +4,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/number.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -19,10 +19,8 @@ constexpr int kUserTicks = 11;
 constexpr int kSystemTicks = 12;
 
 uint64_t number_at(std::string_view text) {
-  uint64_t number = 0;
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  (void)std::from_chars(text.data(), text.data() + text.size(), number);  // 0 stays when it is none
-  return number;
+  return leading_number<uint64_t>(text);
 }
 
 uint64_t field(std::string_view text, int index) {

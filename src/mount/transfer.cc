@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -113,6 +115,13 @@ class Spool {
     fs::remove_all(path_, ignored);
   }
   [[nodiscard]] store::BlobStore& store() { return *store_; }
+  /// What may be put there without taking the disk from others.
+  [[nodiscard]] uint64_t room() const {
+    struct statvfs disk {};
+    if (::statvfs(path_.c_str(), &disk) != 0) return 0;
+    const uint64_t available = disk.f_bavail * disk.f_frsize;
+    return available - std::min(available, store_->usage().free_floor);
+  }
 
  private:
   const std::string path_;
@@ -188,7 +197,7 @@ Result<archive::Report> export_cluster(const config::Settings& settings, const a
 }
 
 Result<archive::Report> import_cluster(const config::Settings& settings, const std::string& file,
-                                       const archive::OnProgress& progress) {
+                                       const archive::Audience& audience, const archive::OnProgress& progress) {
   CleanEnd end;
   Counters counters;
   Fd input;
@@ -203,7 +212,8 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
     return fail(ErrorCode::kUnavailable, frozen_text(parsed->freeze) + "; lift that with inductorfs freeze --lift");
   }
   INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
-  return archive::read_archive(*remote, spool->store(), input ? input.get() : STDIN_FILENO, progress);
+  return archive::read_archive(*remote, spool->store(), input ? input.get() : STDIN_FILENO, audience, spool->room(),
+                               progress);
 }
 
 }  // namespace inductorfs::mount

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "warming.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "inductorfs/base/budget.h"
+#include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/config/paths.h"
@@ -286,9 +285,9 @@ void Warming::compare(Deadline slice) {
 /// The bytes that the store may have at most: its limit, or what it has now and the disk lets it add.
 uint64_t Warming::capacity() const {
   const store::StoreUsage usage = layers_.store->usage();
-  struct statvfs disk {};
-  if (::statvfs(settings_.store.c_str(), &disk) != 0) return usage.size_limit;
-  const uint64_t available = disk.f_bavail * disk.f_frsize;
+  const auto disk = disk_space(settings_.store);
+  if (!disk) return usage.size_limit;
+  const uint64_t available = disk->f_bavail * disk->f_frsize;
   return std::min(usage.size_limit, usage.bytes + available - std::min(available, usage.free_floor));
 }
 

@@ -4,7 +4,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>

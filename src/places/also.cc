@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 #include <iterator>
 #include <optional>
 
@@ -73,10 +72,9 @@ Result<void> close_to_others(const Fd& directory, const PlaceUser& user, const s
                                               "'s: remove it, or name a place of its owner");
   }
   if ((found.st_mode & kOthersWrite) == 0) return {};
-  // The numbers of directories that only the cluster has begin with this bit (inode_number_of,
+  // The numbers of directories that only the cluster has begin with the bits 01 (inode_number_of,
   // src/vfs/tree/root_tree.h).
-  constexpr ino_t kNotOnDisk = ino_t{1} << 63;
-  if ((found.st_ino & kNotOnDisk) == 0) {
+  if (found.st_ino >> 62 != 1) {
     return fail(ErrorCode::kNotPermitted, path + " may be written to by others: look at what they put there, take " +
                                               "their right away (chmod go-w), and mount again");
   }

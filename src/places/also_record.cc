@@ -41,7 +41,6 @@ void convert_texts(Json& item, Convert convert) {
 Json to_json(const AlsoState& state) {
   Json item = state_to_json(state);
   convert_texts(item, [](const Json& text) { return to_hex(text.get<std::string>()); });
-  item["linked"] = state.kind == AlsoState::Kind::kLinked;  // earlier versions read this in place of "kind"
   return item;
 }
 
@@ -49,12 +48,6 @@ std::optional<AlsoState> from_json(Json item) {
   convert_texts(item, [](const Json& text) {
     return text.is_string() ? from_hex(text.get<std::string>()).value_or("") : std::string();
   });
-  if (!item.contains("kind")) {  // an earlier version's
-    const auto linked = item.find("linked");
-    const bool is_link = linked != item.end() && linked->is_boolean() && linked->get<bool>();
-    item["kind"] = static_cast<int>(is_link ? AlsoState::Kind::kLinked : AlsoState::Kind::kBound);
-    item["why"] = "";
-  }
   std::optional<AlsoState> state = state_from_json(item);
   if (!state || state->also.path.empty() || state->also.path.front() != '/') return std::nullopt;
   std::erase_if(state->made, [](const std::string& path) { return path.empty() || path.front() != '/'; });

@@ -30,7 +30,7 @@ std::optional<AlsoState> state_from_json(const Json& json) {
                      static_cast<AlsoState::Kind>(kind),
                      json.at("why").get<std::string>(),
                      json.at("made").get<std::vector<std::string>>(),
-                     {json.value("mount", uint64_t{0}), json.value("device", "")}};
+                     {json.at("mount").get<uint64_t>(), json.at("device").get<std::string>()}};
   } catch (const std::exception&) {
     return std::nullopt;  // a member is missing, or of another type
   }

@@ -9,10 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <string_view>
 
+#include "inductorfs/base/number.h"
+#include "inductorfs/base/text.h"
 #include "walk.h"
 
 namespace inductorfs::places {
@@ -31,10 +32,8 @@ std::optional<PlaceUser> user_by_number(std::string_view name) {
   constexpr std::string_view kUid = "uid_";
   if (!name.starts_with(kUid)) return std::nullopt;
   name.remove_prefix(kUid.size());
-  uid_t uid = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), uid);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return PlaceUser{uid, ::getegid()};
+  const auto uid = number_in<uid_t>(name);
+  return uid ? std::optional(PlaceUser{*uid, ::getegid()}) : std::nullopt;
 }
 
 /// The user of a directory `torchinductor_<user>`, when there is one.
@@ -88,9 +87,8 @@ class Walk {
   void push(std::string_view path) {
     std::vector<std::string> names;
     while (!path.empty()) {
-      const size_t end = std::min(path.find('/'), path.size());
-      if (end > 0 && path.substr(0, end) != ".") names.emplace_back(path.substr(0, end));
-      path.remove_prefix(std::min(end + 1, path.size()));
+      const std::string_view name = take_part(path, '/');
+      if (!name.empty() && name != ".") names.emplace_back(name);
     }
     rest_.insert(rest_.end(), names.rbegin(), names.rend());
   }

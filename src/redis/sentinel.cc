@@ -2,9 +2,10 @@
 #include "sentinel.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <utility>
+
+#include "inductorfs/base/number.h"
 
 namespace inductorfs::redis {
 namespace {
@@ -19,9 +20,8 @@ Result<HostPort> address_in(const Reply& reply, const std::string& master) {
   HostPort address;
   int port = 0;
   if (reply.items.size() == 2) {
-    const std::string& text = reply.items[1].text;
     address.host = reply.items[0].text;
-    (void)std::from_chars(text.data(), text.data() + text.size(), port);  // 0 is refused below
+    port = leading_number<int>(reply.items[1].text);  // 0 is refused below
   }
   if (address.host.empty() || port <= 0 || port > 65535) {
     return fail(ErrorCode::kCorrupt, "did not answer with a host and a port");

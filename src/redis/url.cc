@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/redis/url.h"
 
-#include <charconv>
 #include <optional>
+
+#include "inductorfs/base/number.h"
 
 namespace inductorfs::redis {
 namespace {
@@ -20,10 +21,8 @@ tl::unexpected<Error> bad_url(std::string_view reason) {
 }
 
 std::optional<int> to_number(std::string_view text, int limit) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > limit) return std::nullopt;
-  return value;
+  const auto value = number_in<int>(text);
+  return value && *value >= 0 && *value <= limit ? value : std::nullopt;
 }
 
 /// One component of a path: what would end it, or be taken for an escape, is escaped.

@@ -4,7 +4,6 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"

@@ -2,7 +2,8 @@
 #include "head.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "inductorfs/base/number.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -16,12 +17,7 @@ constexpr size_t kGenerationDigits = 15;
 
 }  // namespace
 
-std::optional<uint64_t> to_generation(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
+std::optional<uint64_t> to_generation(std::string_view text) { return number_in<uint64_t>(text); }
 
 Result<Head> head_of(const redis::Reply& reply) {
   if (reply.kind != redis::Reply::Kind::kArray || reply.items.size() != 2) return fail(redis::to_error(reply));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -13,12 +12,8 @@
 
 namespace inductorfs::remote {
 
-/// Entries of one page of an index, and of one removal: kRemovedAtOnce paths of the longest make a record below
-/// kRecordBytesLimit.
-inline constexpr std::string_view kIndexPage = "500";
+/// Entries of one removal: that many paths of the longest make a record below kRecordBytesLimit.
 inline constexpr size_t kRemovedAtOnce = 500;
-/// Between two pages, so that the server's other clients do not notice: a million entries take about a minute.
-inline constexpr Milliseconds kPagePause{20};
 
 /// An entry that is to be removed.
 struct IndexItem {

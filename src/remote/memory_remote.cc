@@ -8,6 +8,7 @@
 
 #include "group.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/remote.h"
 #include "scope_text.h"
 
@@ -133,9 +134,13 @@ Delta changes_since(const StoredScope& scope, const Position& from) {
 /// What all handles share. Safe for concurrent use.
 class MemoryCluster {
  public:
+  explicit MemoryCluster(bool keeps_bytes) : keeps_bytes_(keeps_bytes) {}
   Guarded<ClusterState>& state() { return state_; }
+  /// Without them every blob is known and none is here: the index loses no blobs.
+  [[nodiscard]] bool keeps_bytes() const { return keeps_bytes_; }
 
  private:
+  const bool keeps_bytes_;
   Guarded<ClusterState> state_;
 };
 
@@ -152,7 +157,8 @@ class MemoryRemote final : public Remote {
       if (std::exchange(seen[digest], true)) continue;
       const auto frame = cluster_->state().with([&](const ClusterState& state) -> std::optional<std::string> {
         const auto found = state.frames.find(digest);
-        return found == state.frames.end() ? std::nullopt : std::optional(found->second);
+        if (found == state.frames.end() || !cluster_->keeps_bytes()) return std::nullopt;
+        return found->second;
       });
       sink.done(digest, frame ? give(sink, digest, *frame) : fail(ErrorCode::kNotFound));
     }
@@ -232,6 +238,7 @@ class MemoryRemote final : public Remote {
 
   Result<SweepReport> sweep(const ScopeId& scope, bool /*wanted*/, Deadline /*deadline*/) override {
     INDUCTORFS_TRY(check_scope(scope));
+    if (!cluster_->keeps_bytes()) return SweepReport{};
     return cluster_->state().notify_with([&](ClusterState& state) {
       SweepReport report{.ours = true};
       const auto found = state.scopes.find(scope);
@@ -399,10 +406,12 @@ class MemoryRemote final : public Remote {
     const bool there = cluster_->state().with([&](const ClusterState& state) { return state.frames.contains(digest); });
     if (there) return false;
     std::string frame;
-    INDUCTORFS_TRY(source.read(digest, kPieceSize, [&](std::string_view piece) -> Result<void> {
-      frame += piece;
-      return {};
-    }));
+    if (cluster_->keeps_bytes()) {
+      INDUCTORFS_TRY(source.read(digest, kPieceSize, [&](std::string_view piece) -> Result<void> {
+        frame += piece;
+        return {};
+      }));
+    }
     cluster_->state().with([&](ClusterState& state) { state.frames.emplace(digest, std::move(frame)); });
     return true;
   }
@@ -412,7 +421,7 @@ class MemoryRemote final : public Remote {
 
 }  // namespace
 
-std::shared_ptr<MemoryCluster> make_memory_cluster() { return std::make_shared<MemoryCluster>(); }
+std::shared_ptr<MemoryCluster> make_memory_cluster() { return std::make_shared<MemoryCluster>(true); }
 
 void evict_blob(MemoryCluster& cluster, const codec::Digest& digest) {
   cluster.state().with([&](ClusterState& state) { state.frames.erase(digest); });
@@ -421,5 +430,7 @@ void evict_blob(MemoryCluster& cluster, const codec::Digest& digest) {
 std::unique_ptr<Remote> open_memory(std::shared_ptr<MemoryCluster> cluster) {
   return std::make_unique<MemoryRemote>(std::move(cluster));
 }
+
+std::unique_ptr<Remote> make_local_remote() { return open_memory(std::make_shared<MemoryCluster>(false)); }
 
 }  // namespace inductorfs::remote

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <deque>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "group.h"
+#include "hash_scan.h"
 #include "head.h"
 #include "inductorfs/base/log.h"
 #include "keys.h"
@@ -20,7 +20,7 @@ namespace {
 
 using redis::Reply;
 
-constexpr std::string_view kScanCount = "1000";  // HGETALL would stall the server for 0.8 s at a million entries
+constexpr uint64_t kScanCount = 1000;  // HGETALL would stall the server for 0.8 s at a million entries
 /// Entries of an index that is read rather than a long log: they come well within any caller's deadline.
 constexpr uint64_t kEntriesAtOnce = 10'000;
 constexpr int kBootstrapAttempts = 5;
@@ -248,8 +248,11 @@ class ScopeReader {
   Result<bool> scan(DeltaFold& fold) {
     std::string cursor = "0";
     Counter& bad = session_.counters().get("remote.bad_entries");
+    const std::string count = std::to_string(kScanCount);
+    ScanLimit limit(entries_, kScanCount);
     do {
-      INDUCTORFS_TRY_ASSIGN(auto moment, at_one_moment({{"HSCAN", keys_.index, cursor, "COUNT", kScanCount}}));
+      INDUCTORFS_TRY(limit.next());
+      INDUCTORFS_TRY_ASSIGN(auto moment, at_one_moment({{"HSCAN", keys_.index, cursor, "COUNT", count}}));
       const Position& head = moment.head.position;
       if (!moment.head.exists) return false;
       const auto [seen, added] = heads_.try_emplace(head.generation, head.nonce);

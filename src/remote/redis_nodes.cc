@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What mounts tell an operator about themselves, and what an operator tells all mounts.
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "keys.h"

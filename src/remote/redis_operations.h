@@ -2,7 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "block_cache.h"
 #include "breaker.h"
@@ -88,6 +91,11 @@ void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline)
 [[nodiscard]] Result<void> renew_blobs(RedisClient& session, std::span<const codec::Digest> digests, Deadline deadline);
 
 [[nodiscard]] Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline);
+/// The fields of INFO.
+using InfoFields = std::map<std::string, std::string, std::less<>>;
+inline constexpr size_t kInfoFieldsLimit = 4096;
+/// Adds the fields of one answer, up to the limit.
+void add_info(std::string_view text, InfoFields& fields);
 enum class ServerMode { kAlone, kShard };
 /// Reads the facts from the text of INFO; kInvalid when the text is not one. kNotSupported: a server that is too old,
 /// or that is part of a cluster and was named alone.

@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
-#include <map>
 #include <string_view>
 #include <utility>
 
+#include "inductorfs/base/number.h"
+#include "inductorfs/base/text.h"
 #include "redis_operations.h"
 
 namespace inductorfs::remote {
 namespace {
 
 constexpr int kOldestMajor = 7;  // "#!lua" scripts; Valkey says 7.2.4 for ever
-
-std::map<std::string, std::string, std::less<>> fields_of(std::string_view info) {
-  std::map<std::string, std::string, std::less<>> fields;
-  while (!info.empty()) {
-    const size_t end = std::min(info.find('\n'), info.size());
-    std::string_view line = info.substr(0, end);
-    info.remove_prefix(std::min(end + 1, info.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const size_t colon = line.find(':');
-    if (colon != std::string_view::npos) fields.emplace(line.substr(0, colon), line.substr(colon + 1));
-  }
-  return fields;
-}
-
-uint64_t number_in(std::string_view text) {
-  uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);  // stays 0 when it is none
-  return value;
-}
 
 void add_warnings(ServerFacts& facts) {
   const std::string& policy = facts.eviction_policy;
@@ -45,8 +26,17 @@ void add_warnings(ServerFacts& facts) {
 
 }  // namespace
 
+void add_info(std::string_view text, InfoFields& fields) {
+  while (!text.empty() && fields.size() < kInfoFieldsLimit) {
+    const std::string_view line = trimmed(take_part(text, '\n'));
+    const size_t colon = line.find(':');
+    if (colon != std::string_view::npos) fields.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+}
+
 Result<ServerFacts> facts_from_info(const std::string& info, ServerMode mode) {
-  const auto fields = fields_of(info);
+  InfoFields fields;
+  add_info(info, fields);
   const auto field = [&](std::string_view name) {
     const auto found = fields.find(name);
     return found == fields.end() ? std::string() : found->second;
@@ -54,7 +44,7 @@ Result<ServerFacts> facts_from_info(const std::string& info, ServerMode mode) {
   const std::string version = field("redis_version");
   if (version.empty())
     return fail(ErrorCode::kInvalid, "this is no Redis server: INFO has no redis_version; check host and port");
-  if (number_in(version) < kOldestMajor) {
+  if (leading_number<uint64_t>(version) < kOldestMajor) {
     return fail(ErrorCode::kNotSupported, "the server is Redis " + version + "; use Redis 7.0 or later");
   }
   if (field("redis_mode") == "cluster" && mode == ServerMode::kAlone) {
@@ -66,7 +56,7 @@ Result<ServerFacts> facts_from_info(const std::string& info, ServerMode mode) {
   const std::string valkey = field("valkey_version");
   facts.version = valkey.empty() ? version : "valkey " + valkey;
   facts.eviction_policy = field("maxmemory_policy");
-  facts.memory_limit = number_in(field("maxmemory"));
+  facts.memory_limit = leading_number<uint64_t>(field("maxmemory"));
   add_warnings(facts);
   return facts;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes what an operator selects.
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "group.h"
+#include "hash_scan.h"
 #include "index_remover.h"
 #include "keys.h"
 #include "piece.h"
@@ -16,7 +16,7 @@ namespace {
 using redis::Reply;
 using Selects = std::function<bool(const codec::Entry&)>;
 
-/// One purge of one scope. Takes a connection for a page at a time. Confined to the calling thread.
+/// One purge of one scope. Confined to the calling thread.
 class Purge {
  public:
   Purge(RedisClient& session, const ScopeId& scope, const Selects& selects, bool dry_run, Deadline deadline)
@@ -31,11 +31,8 @@ class Purge {
 
   Result<PurgeReport> run() {
     if (!dry_run_) INDUCTORFS_TRY(talk([&](Conversation& channel) { return begin(channel); }));
-    std::string cursor = "0";
-    do {
-      INDUCTORFS_TRY(talk([&](Conversation& channel) { return purge_page(channel, cursor); }));
-      if (cursor != "0") std::this_thread::sleep_for(kPagePause);
-    } while (cursor != "0");
+    INDUCTORFS_TRY(scan_hash(session_, keys_.index, deadline_,
+                             {[this] { begin_pass(); }, [this](const auto& page) { return purge_page(page); }}));
     if (!dry_run_) INDUCTORFS_TRY(talk([&](Conversation& channel) { return end(channel); }));
     return report_;
   }
@@ -53,27 +50,39 @@ class Purge {
     return reply ? Result<void>() : fail(reply.error());
   }
 
-  Result<void> purge_page(Conversation& channel, std::string& cursor) {
-    INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kIndexPage}));
-    if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
+  /// What was removed stays counted: it does not come again.
+  void begin_pass() {
+    if (dry_run_) report_ = {};
+    report_.looked_at = report_.removed;
+    report_.unknown = 0;
+  }
+
+  Result<void> purge_page(const std::vector<Reply>& fields) {
     std::vector<IndexItem> items;
-    const std::vector<Reply>& fields = page.items[1].items;
+    uint64_t bytes = 0;
     for (size_t i = 0; i + 1 < fields.size(); i += 2) {
-      const auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
+      auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
       ++report_.looked_at;
       if (!entry) ++report_.unknown;
       if (!entry || !selects_(*entry)) continue;
-      ++report_.selected;
-      report_.bytes += entry->size;
-      if (report_.paths.size() < kPurgePaths) report_.paths.push_back(entry->path);
-      items.push_back({entry->path, entry->digest});
+      bytes += entry->size;
+      items.push_back({std::move(entry->path), entry->digest});
     }
-    for (size_t at = 0; at < items.size() && !dry_run_; at += kRemovedAtOnce) {
-      const auto some = std::span(items).subspan(at, std::min(kRemovedAtOnce, items.size() - at));
+    if (!dry_run_) INDUCTORFS_TRY(talk([&](Conversation& channel) { return remove(channel, items); }));
+    report_.selected += items.size();
+    report_.bytes += bytes;
+    for (IndexItem& item : items) {
+      if (report_.paths.size() < kPurgePaths) report_.paths.push_back(std::move(item.path));
+    }
+    return {};
+  }
+
+  Result<void> remove(Conversation& channel, std::span<const IndexItem> items) {
+    if (items.empty()) return remover_.hold(channel);
+    for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
+      const auto some = items.subspan(at, std::min(kRemovedAtOnce, items.size() - at));
       INDUCTORFS_TRY(remover_.remove(channel, some, report_.removed));
     }
-    if (items.empty() && !dry_run_) INDUCTORFS_TRY(remover_.hold(channel));
-    cursor = page.items[0].text;
     return {};
   }
 

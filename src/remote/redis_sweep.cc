@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the index of a scope from outliving its blobs, and from being full for good.
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <queue>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "blob_shelf.h"
 #include "group.h"
+#include "hash_scan.h"
 #include "index_remover.h"
 #include "keys.h"
 #include "redis_operations.h"
@@ -40,7 +39,7 @@ struct UsedLater {
   bool operator()(const Item& a, const Item& b) const { return a.left < b.left; }
 };
 
-/// One sweep of one scope. Takes a connection for a page at a time. Confined to the calling thread.
+/// One sweep of one scope. Confined to the calling thread.
 class Sweep {
  public:
   Sweep(RedisClient& session, const ScopeId& scope, Deadline deadline)
@@ -52,11 +51,11 @@ class Sweep {
   Result<SweepReport> run(bool wanted) {
     INDUCTORFS_TRY(talk([&](Conversation& channel) { return begin(channel, wanted); }));
     if (!report_.ours) return report_;
-    std::string cursor = "0";
-    do {
-      INDUCTORFS_TRY(talk([&](Conversation& channel) { return sweep_page(channel, cursor); }));
-      if (cursor != "0") std::this_thread::sleep_for(kPagePause);
-    } while (cursor != "0");
+    INDUCTORFS_TRY(scan_hash(session_, keys_.index, deadline_,
+                             {[this] { begin_pass(); },
+                              [this](const std::vector<Reply>& page) {
+                                return talk([&](Conversation& channel) { return sweep_page(channel, page); });
+                              }}));
     INDUCTORFS_TRY(remove_unused());
     INDUCTORFS_TRY(talk([&](Conversation& channel) { return rest(channel); }));
     return report_;
@@ -86,18 +85,21 @@ class Sweep {
     return {};
   }
 
-  Result<void> sweep_page(Conversation& channel, std::string& cursor) {
-    INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.index, cursor, "COUNT", kIndexPage}));
-    if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
+  /// What has gone stays counted: it does not come again.
+  void begin_pass() {
+    report_.looked_at = report_.gone;
+    report_.unknown = 0;
+    unused_ = {};
+  }
+
+  Result<void> sweep_page(Conversation& channel, const std::vector<Reply>& fields) {
     std::vector<Item> items;
-    const std::vector<Reply>& fields = page.items[1].items;
     for (size_t i = 0; i + 1 < fields.size(); i += 2) {
       const auto digest = digest_to_sweep(fields[i].text, fields[i + 1].text);
       const bool usable = digest && codec::is_clean_path(fields[i].text);
       if (usable) items.push_back({fields[i].text, *digest});
       if (!usable) ++report_.unknown;
     }
-    cursor = page.items[0].text;
     report_.looked_at += items.size();
     auto gone = take_gone(channel, items);
     if (!gone) return fail(std::move(gone).error());
@@ -139,7 +141,7 @@ class Sweep {
     std::ranges::reverse(items);  // the least recently used first
     if (items.size() > need) items.resize(need);
     if (items.empty()) return {};
-    INDUCTORFS_TRY(talk([&](Conversation& channel) { return add_groups(channel, items); }));
+    INDUCTORFS_TRY(add_groups(items));
     for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
       const auto end = items.begin() + static_cast<ptrdiff_t>(std::min(items.size(), at + kRemovedAtOnce));
       std::vector<Item> some(items.begin() + static_cast<ptrdiff_t>(at), end);
@@ -149,32 +151,42 @@ class Sweep {
   }
 
   // A group is of use as a whole only: of those that lose a file the others go too.
-  Result<void> add_groups(Conversation& channel, std::vector<Item>& items) {
-    std::map<std::string, std::string> group_of;  // path, group
-    std::string cursor = "0";
-    do {
-      INDUCTORFS_TRY_ASSIGN(auto page, channel.call({"HSCAN", keys_.owners, cursor, "COUNT", kIndexPage}));
-      if (page.kind != Reply::Kind::kArray || page.items.size() != 2) return fail(redis::to_error(page));
-      const std::vector<Reply>& fields = page.items[1].items;
-      for (size_t i = 0; i + 1 < fields.size(); i += 2) {
-        if (!fields[i].text.starts_with('/')) group_of[fields[i].text] = fields[i + 1].text;
+  Result<void> add_groups(std::vector<Item>& items) {
+    std::set<std::string> groups;
+    INDUCTORFS_TRY(talk([&](Conversation& channel) { return groups_of(channel, items, groups); }));
+    if (groups.empty()) return {};
+    std::set<std::string> chosen;
+    std::set<std::string> others;
+    for (const Item& item : items) chosen.insert(item.path);
+    const auto note = [&](const std::vector<Reply>& fields) -> Result<void> {
+      for (size_t i = 0; i + 1 < fields.size() && others.size() < kUnusedMost; i += 2) {
+        const std::string& path = fields[i].text;
+        const bool is_path = !path.starts_with('/');
+        if (is_path && groups.contains(fields[i + 1].text) && !chosen.contains(path)) others.insert(path);
       }
-      cursor = page.items[0].text;
-    } while (cursor != "0");
-    std::set<std::string_view> groups;
-    std::set<std::string_view> chosen;
-    for (const Item& item : items) {
-      chosen.insert(item.path);
-      if (const auto own = group_of.find(item.path); own != group_of.end()) groups.insert(own->second);
-    }
-    std::vector<std::string> paths;
-    for (const auto& [path, group] : group_of) {
-      if (groups.contains(group) && !chosen.contains(path)) paths.push_back(path);
-    }
-    for (const std::string& path : paths) {
-      INDUCTORFS_TRY_ASSIGN(auto value, channel.call({"HGET", keys_.index, path}));
-      const auto digest = digest_to_sweep(path, value.text);
-      if (digest) items.push_back({path, *digest});
+      return {};
+    };
+    INDUCTORFS_TRY(scan_hash(session_, keys_.owners, deadline_, {[] {}, note}));
+    return talk([&](Conversation& channel) -> Result<void> {
+      for (const std::string& path : others) {
+        INDUCTORFS_TRY_ASSIGN(auto value, channel.call({"HGET", keys_.index, path}));
+        const auto digest = digest_to_sweep(path, value.text);
+        if (digest) items.push_back({path, *digest});
+      }
+      return {};
+    });
+  }
+
+  Result<void> groups_of(Conversation& channel, std::span<const Item> items, std::set<std::string>& groups) {
+    for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
+      redis::Command command = {"HMGET", keys_.owners};
+      for (const Item& item : items.subspan(at, std::min(items.size() - at, kRemovedAtOnce))) {
+        command.push_back(item.path);
+      }
+      INDUCTORFS_TRY_ASSIGN(const auto owners, channel.call(command));
+      for (const Reply& owner : owners.items) {
+        if (owner.kind == Reply::Kind::kString) groups.insert(owner.text);
+      }
     }
     return {};
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/encoding.h"
+#include "inductorfs/base/showable.h"
 #include "inductorfs/codec/digest.h"
 
 namespace inductorfs::remote {
@@ -13,10 +14,12 @@ constexpr uint8_t kVersion = 1;
 
 /// These texts come from other hosts and end up on an operator's terminal.
 bool is_showable(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return (byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t';
-  });
+  while (!text.empty()) {
+    const size_t length = text.front() == '\n' || text.front() == '\t' ? 1 : showable_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
 }
 
 }  // namespace
@@ -27,7 +30,7 @@ Result<void> check_information(const ScopeInformation& scope) {
   }
   if (scope.text.size() > kScopeTextLimit || !is_showable(scope.text)) {
     return fail(ErrorCode::kInvalid, "a scope's text has at most " + std::to_string(kScopeTextLimit) +
-                                         " bytes, none of them a control character");
+                                         " bytes of UTF-8, none of them a control character");
   }
   if (codec::digest_of(scope.text).to_hex() != scope.id) {
     return fail(ErrorCode::kInvalid, "a scope's id is the digest of its text");

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <string_view>
 
 #include "endpoint.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/redis/connection.h"
+#include "redis_operations.h"
 #include "shards.h"
 
 namespace inductorfs::remote {
@@ -16,23 +16,11 @@ namespace {
 using redis::Reply;
 
 constexpr size_t kPings = 5;
-constexpr size_t kFieldsLimit = 4096;
 
 bool is_local(const redis::Endpoint& endpoint) {
   if (endpoint.sentinels) return false;
   return !endpoint.socket_path.empty() || endpoint.host == "localhost" || endpoint.host == "::1" ||
          endpoint.host.starts_with("127.");
-}
-
-void add_fields(std::string_view text, ServerExamination& found) {
-  while (!text.empty() && found.info.size() < kFieldsLimit) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const size_t colon = line.find(':');
-    if (colon != std::string_view::npos) found.info.emplace(line.substr(0, colon), line.substr(colon + 1));
-  }
 }
 
 Result<void> measure(redis::Connection& connection, redis::Patience patience, ServerExamination& found) {
@@ -47,12 +35,9 @@ Result<void> measure(redis::Connection& connection, redis::Patience patience, Se
   const auto before = std::chrono::system_clock::now();
   INDUCTORFS_TRY_ASSIGN(const Reply time, connection.call({"TIME"}, patience));
   if (time.kind != Reply::Kind::kArray || time.items.empty()) return {};  // the user may not ask
-  const std::string& text = time.items.front().text;
-  int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const auto seconds = number_in<int64_t>(time.items.front().text);
   const auto here = std::chrono::duration_cast<std::chrono::seconds>(before.time_since_epoch());
-  if (error == std::errc() && end == text.data() + text.size())
-    found.clock_ahead = std::chrono::seconds(seconds) - here;
+  if (seconds) found.clock_ahead = std::chrono::seconds(*seconds) - here;
   return {};
 }
 
@@ -72,7 +57,7 @@ Result<ServerExamination> examine_one(const redis::Endpoint& endpoint, Deadline 
       if (!reply.text.starts_with("NOPERM")) return fail(std::move(error));
       break;
     }
-    add_fields(reply.text, found);
+    add_info(reply.text, found.info);
   }
   INDUCTORFS_TRY(measure(*connection, patience(), found));
   return found;

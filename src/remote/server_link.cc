@@ -8,7 +8,7 @@ namespace inductorfs::remote {
 namespace {
 
 constexpr size_t kPublishConnections = 2;
-constexpr size_t kControlConnections = 2;
+constexpr size_t kControlConnections = 4;  ///< of which a scan holds one while it uses another
 constexpr size_t kFollowConnections = 2;
 /// Nobody waits for a publish, and a server that writes its snapshot to disk may pause for longer than a reader bears.
 constexpr Milliseconds kPublishWithoutProgress{5000};

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <string>
+
+#include "inductorfs/base/number.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -38,12 +39,9 @@ uint16_t crc16(std::string_view bytes) {
   return crc;
 }
 
-template <typename Number>
-std::optional<Number> to_number(std::string_view text, Number limit) {
-  uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value > limit) return std::nullopt;
-  return static_cast<Number>(value);
+std::optional<uint16_t> to_number(std::string_view text, uint16_t limit) {
+  const auto value = number_in<uint16_t>(text);
+  return value && *value <= limit ? value : std::nullopt;
 }
 
 bool is_good_host(std::string_view host) {
@@ -158,9 +156,9 @@ std::optional<Redirect> parse_redirect(std::string_view error, const HostPort& a
   const size_t space = error.find(' ');
   const size_t colon = error.rfind(':');
   if (space == std::string_view::npos || colon == std::string_view::npos || colon < space) return std::nullopt;
-  const auto slot = to_number<uint16_t>(error.substr(0, space), kSlots - 1);
+  const auto slot = to_number(error.substr(0, space), kSlots - 1);
   const auto host = host_in(error.substr(space + 1, colon - space - 1), asked);
-  const auto port = to_number<uint16_t>(error.substr(colon + 1), 65535);
+  const auto port = to_number(error.substr(colon + 1), 65535);
   if (!slot || !host || !port || *port == 0) return std::nullopt;
   redirect.slot = *slot;
   redirect.to = {*host, *port};

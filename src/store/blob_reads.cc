@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "inductorfs/base/log.h"
 #include "local_store.h"
 
 namespace inductorfs::store {
@@ -23,19 +24,18 @@ std::optional<BlobInfo> LocalStore::find(const codec::Digest& digest) {
 
 std::optional<LocalStore::Located> LocalStore::locate(const codec::Digest& digest) {
   const WallNanoseconds now = clock_.wall_now();
-  bool suspect = false;
   bool save = false;
   auto located = index_.with([&](Index& index) -> std::optional<Located> {
     IndexedBlob* blob = index.find(digest);
     if (blob == nullptr) return std::nullopt;
     index.touch(*blob);
-    suspect = blob->suspect;
     // Both ways: a clock that was set back must not keep a use from being saved for years.
     save = now - blob->saved_use > kSaveUseAfter || blob->saved_use - now > kSaveUseAfter;
     if (save) blob->saved_use = now;
-    return Located{blob->size, blob->packed};
+    return Located{blob->size, blob->packed, blob->modified, blob->suspect};
   });
-  if (located && suspect && !verify(digest, *located)) return std::nullopt;
+  const bool doubtful = located && (located->suspect || !is_untouched(digest, *located));
+  if (doubtful && !verify(digest, *located)) return std::nullopt;
   if (!located || !save) return located;
   if (located->packed) {
     located->packed->save_use(now);
@@ -54,27 +54,38 @@ void LocalStore::save_use(const codec::Digest& digest, WallNanoseconds now) cons
   (void)::utimensat(folder(), blob_path(digest).c_str(), times, 0);
 }
 
+bool LocalStore::is_untouched(const codec::Digest& digest, const Located& blob) const {
+  if (blob.packed) return true;  // nobody else has a name of that file
+  struct stat file {};
+  if (::fstatat(folder(), blob_path(digest).c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
+  return static_cast<uint64_t>(file.st_size) == blob.size && nanoseconds_of(file.st_mtim) == blob.modified;
+}
+
 bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
-  bool sound = false;
-  if (const auto file = open_located(digest, blob)) {
-    const auto actual = file->digest();
-    sound = actual && *actual == digest;
-  }
+  const auto file = open_located(digest, blob);
+  if (!file && file.error().code() != ErrorCode::kNotFound) return false;  // the disk cannot tell at this moment
+  struct stat before {};
+  const bool sound = file && ::fstat(file->file(), &before) == 0 && file->digest().value_or(codec::Digest{}) == digest;
   Retired retired;
   const bool kept = index_.with([&](Index& index) {
     IndexedBlob* now = index.find(digest);
     if (now == nullptr) return false;
-    if (!now->suspect) return true;  // another thread verified it, or put good bytes in its place
+    // Another thread verified it, or put good bytes in its place.
+    if (now->suspect != blob.suspect || now->modified != blob.modified) return true;
     if (sound) {
       index.mark_sound(*now);
+      now->modified = blob.packed ? 0 : nanoseconds_of(before.st_mtim);
       return true;
     }
+    if (index.closed) return false;
     retired = retire(index, digest);
     corrupt_.add();
     return false;
   });
   free_retired(std::move(retired));
-  return kept;
+  if (kept || sound) return kept;
+  log::write_limited(log::Level::kError, "store.changed", {{"digest", digest.to_hex()}});
+  return false;
 }
 
 Result<BlobFile> LocalStore::open_located(const codec::Digest& digest, const Located& blob) const {

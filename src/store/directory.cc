@@ -14,6 +14,7 @@
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
+#include "inductorfs/base/host_error.h"
 #include "pack.h"
 
 namespace inductorfs::store {
@@ -30,7 +31,6 @@ constexpr std::array<std::string_view, 3> kBeforeFormat = {"format.tmp", "lock",
 constexpr uint64_t kSmallFileLimit = 4096;
 constexpr mode_t kFolderMode = 0700;
 constexpr mode_t kFileMode = 0600;
-constexpr int64_t kNanoseconds = 1'000'000'000;
 
 using Directory = Handle<DIR, ::closedir>;
 
@@ -115,8 +115,10 @@ Result<Fd> take_lock(int dir, const std::string& path, Fd inherited = {}) {
     return fail(ErrorCode::kBusy, "store " + path + " is in use by process " + (holder.empty() ? "unknown" : holder) +
                                       "; end that mount or name another store directory");
   }
-  if (::ftruncate(lock->get(), 0) != 0) return fail_errno("truncate", kLockFile);
-  INDUCTORFS_TRY(pwrite_full(lock->get(), std::to_string(::getpid()) + "\n", 0));
+  // For a message alone: a disk that takes nothing keeps no worker from serving what is there.
+  auto noted = ::ftruncate(lock->get(), 0) == 0 ? pwrite_full(lock->get(), std::to_string(::getpid()) + "\n", 0)
+                                                : fail_errno("truncate", kLockFile);
+  if (!noted && !is_of_host(noted.error().code())) return fail(std::move(noted).error());
   return lock;
 }
 
@@ -171,8 +173,18 @@ Result<void> make_folder(int dir, const std::string& name) {
   return fail_errno("make directory", name);
 }
 
+/// The folder stays: a disk that is full has no room for another one.
+Result<void> clear_temporaries(int dir, const std::string& path) {
+  std::vector<std::string> left;
+  const auto listed = for_each_name(dir, kTemporaryFolder, [&](const char* name) { left.emplace_back(name); });
+  if (!listed && listed.error().code() != ErrorCode::kNotFound) return listed;
+  for (const auto& name : left) INDUCTORFS_TRY(remove_tree(path + "/" + kTemporaryFolder + "/" + name));
+  return {};
+}
+
 Result<void> make_folders(int dir, const std::string& path) {
-  INDUCTORFS_TRY(remove_tree(path + "/" + kTemporaryFolder));
+  auto cleared = clear_temporaries(dir, path);
+  if (!cleared && !is_of_host(cleared.error().code())) return cleared;
   INDUCTORFS_TRY(make_folder(dir, kTemporaryFolder));
   return make_folder(dir, kBlobFolder);
 }
@@ -184,7 +196,7 @@ void scan_shard(int dir, const std::string& folder, const char* name, std::vecto
   struct stat info {};
   if (::fstatat(dir, blob_path(*digest).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
   blobs.push_back(
-      {*digest, static_cast<uint64_t>(info.st_size), info.st_atim.tv_sec * kNanoseconds + info.st_atim.tv_nsec, {}});
+      {*digest, static_cast<uint64_t>(info.st_size), nanoseconds_of(info.st_atim), {}, nanoseconds_of(info.st_mtim)});
 }
 
 Result<std::vector<ScannedBlob>> scan_files(int dir) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,7 +37,12 @@ struct ScannedBlob {
   uint64_t size = 0;
   WallNanoseconds used = 0;
   std::shared_ptr<PackedBlob> packed;  ///< nullptr: a file of its own
+  WallNanoseconds modified = 0;        ///< its mtime
 };
+
+[[nodiscard]] inline WallNanoseconds nanoseconds_of(const struct timespec& time) {
+  return time.tv_sec * WallNanoseconds{1'000'000'000} + time.tv_nsec;
+}
 
 /// A store directory that this process owns. Needs external synchronisation.
 struct OwnedDirectory {

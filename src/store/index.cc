@@ -8,6 +8,8 @@ namespace {
 
 /// About 200 bytes of memory each. Only tiny blobs get here before the size limit does.
 constexpr size_t kBlobLimit = 4'000'000;
+/// The part of the bytes that blobs which nobody has read may keep others from, as a divisor.
+constexpr uint64_t kUnreadDivisor = 4;
 
 }  // namespace
 
@@ -16,13 +18,15 @@ IndexedBlob* Index::find(const codec::Digest& digest) {
   return at == blobs_.end() ? nullptr : &at->second;
 }
 
-void Index::insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect,
-                   std::shared_ptr<PackedBlob> packed) {
+IndexedBlob& Index::insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect,
+                           std::shared_ptr<PackedBlob> packed) {
   erase(digest);
-  by_use_.push_back(digest);
-  blobs_.emplace(digest, IndexedBlob{size, used, next_use_++, suspect, std::move(packed), std::prev(by_use_.end())});
+  unread_.push_back(digest);
   bytes_ += size;
+  unread_bytes_ += size;
   if (suspect) ++suspects_;
+  IndexedBlob blob{size, used, next_use_++, suspect, false, std::move(packed), 0, std::prev(unread_.end())};
+  return blobs_.emplace(digest, std::move(blob)).first->second;
 }
 
 void Index::erase(const codec::Digest& digest) {
@@ -30,13 +34,21 @@ void Index::erase(const codec::Digest& digest) {
   if (at == blobs_.end()) return;
   bytes_ -= at->second.size;
   if (at->second.suspect) --suspects_;
-  by_use_.erase(at->second.place);
+  if (!at->second.read) unread_bytes_ -= at->second.size;
+  (at->second.read ? read_ : unread_).erase(at->second.place);
   blobs_.erase(at);
 }
 
 void Index::touch(IndexedBlob& blob) {
   blob.use = next_use_++;
-  by_use_.splice(by_use_.end(), by_use_, blob.place);
+  auto& list = blob.read ? read_ : unread_;
+  list.splice(list.end(), list, blob.place);
+}
+
+void Index::mark_read(IndexedBlob& blob) {
+  blob.use = next_use_++;
+  read_.splice(read_.end(), blob.read ? read_ : unread_, blob.place);
+  if (!std::exchange(blob.read, true)) unread_bytes_ -= blob.size;
 }
 
 void Index::mark_sound(IndexedBlob& blob) {
@@ -45,10 +57,17 @@ void Index::mark_sound(IndexedBlob& blob) {
   --suspects_;
 }
 
-std::optional<Index::Victim> Index::oldest() const {
-  if (by_use_.empty()) return std::nullopt;
-  const IndexedBlob& blob = blobs_.at(by_use_.front());
-  return Victim{by_use_.front(), blob.size, blob.use};
+std::optional<Index::Victim> Index::oldest(size_t refused, bool read_too) const {
+  if (blobs_.empty()) return std::nullopt;
+  const auto use_of = [this](const auto& list) { return list.empty() ? UINT64_MAX : blobs_.at(list.front()).use; };
+  bool unread = use_of(unread_) < use_of(read_);
+  if (unread_bytes_ > bytes_ / kUnreadDivisor && !read_.empty()) {
+    unread = refused < unread_.size();
+    if (!unread && !read_too) return std::nullopt;
+  }
+  const auto& list = unread ? unread_ : read_;
+  const IndexedBlob& blob = blobs_.at(list.front());
+  return Victim{list.front(), blob.size, blob.use};
 }
 
 bool Index::fits(uint64_t more) const {

@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 
+#include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/fail_point.h"
 
 namespace inductorfs::store {
@@ -22,6 +22,8 @@ constexpr size_t kEvictionTries = 4096;
 /// this patience the first touch after the limit is reached would be a miss although there is room to be had.
 constexpr Milliseconds kLetGoPatience{100};
 constexpr Milliseconds kLetGoStep{2};
+/// The steps after which what was read goes too.
+constexpr int kReadTooAfter = 5;
 constexpr mode_t kModeBits = 07777;
 constexpr size_t kCopyPiece = 128ULL * 1024;
 /// What is evicted at a time when the disk has no room for a small blob.
@@ -41,9 +43,8 @@ constexpr size_t kFruitlessRounds = 8;
 
 uint64_t floor_of(const StoreOptions& options, int folder) {
   if (options.free_floor != StoreOptions::kFloorByDisk) return options.free_floor;
-  struct statvfs disk {};
-  if (::fstatvfs(folder, &disk) != 0) return 0;
-  return std::min(disk.f_blocks * disk.f_frsize / kFloorDivisor, kFloorMost);
+  const auto disk = disk_space(folder);
+  return disk ? std::min(disk->f_blocks * disk->f_frsize / kFloorDivisor, kFloorMost) : 0;
 }
 
 }  // namespace
@@ -78,7 +79,10 @@ LocalStore::LocalStore(OwnedDirectory directory, std::vector<ScannedBlob> blobs,
       if (blob.packed && index.find(blob.digest) != nullptr) {
         blob.packed->drop();
       } else {
-        index.insert(blob.digest, blob.size, blob.used, directory_.suspect, std::move(blob.packed));
+        IndexedBlob& known =
+            index.insert(blob.digest, blob.size, blob.used, directory_.suspect, std::move(blob.packed));
+        known.modified = blob.modified;
+        index.mark_read(known);  // it may have been
       }
     }
     publish_usage(index);
@@ -108,16 +112,16 @@ std::string LocalStore::next_temporary() {
 // --- room ---------------------------------------------------------------------------------------------------------
 
 Result<void> LocalStore::make_room(uint64_t bytes) {
-  auto made = try_make_room(bytes);
+  auto made = try_make_room(bytes, false);
   const Deadline patience = Deadline::after(kLetGoPatience);
-  while (!made && made.error().code() == ErrorCode::kNoSpace && !patience.passed()) {
+  for (int step = 1; !made && made.error().code() == ErrorCode::kNoSpace && !patience.passed(); ++step) {
     std::this_thread::sleep_for(kLetGoStep);
-    made = try_make_room(bytes);
+    made = try_make_room(bytes, step >= kReadTooAfter);
   }
   return made;
 }
 
-Result<void> LocalStore::try_make_room(uint64_t bytes) {
+Result<void> LocalStore::try_make_room(uint64_t bytes, bool read_too) {
   if (bytes == 0) return {};
   size_t refusals = 0;
   for (;;) {
@@ -135,7 +139,7 @@ Result<void> LocalStore::try_make_room(uint64_t bytes) {
         reserved = true;
         return std::nullopt;
       }
-      return index.oldest();
+      return index.oldest(refusals, read_too);
     });
     if (reserved) return {};
     if (closed) return closed_error();
@@ -164,7 +168,7 @@ uint64_t LocalStore::free_space(uint64_t bytes) {
     size_t count = 0;
     const auto victim = index_.with([&](Index& index) {
       count = index.count();
-      return index.closed ? std::nullopt : index.oldest();
+      return index.closed ? std::nullopt : index.oldest(refusals);
     });
     if (!victim || refusals > std::min(count, kEvictionTries)) break;
     const Evicted evicted = evict(*victim);
@@ -242,9 +246,9 @@ Result<std::unique_ptr<BlobWriter>> LocalStore::create(uint64_t size_hint, Verif
 bool LocalStore::keep_free(uint64_t bytes) {
   uint64_t before = 0;
   for (size_t fruitless = 0;;) {
-    struct statvfs disk {};
-    if (::fstatvfs(folder(), &disk) != 0) return true;  // the write itself will tell
-    const uint64_t available = disk.f_bavail * disk.f_frsize;
+    const auto disk = disk_space(folder());
+    if (!disk) return true;  // the write itself will tell
+    const uint64_t available = disk->f_bavail * disk->f_frsize;
     if (available >= bytes && available - bytes >= floor_) return true;
     // What goes and frees nothing (files that somebody has open, a disk that another fills as fast) is not followed by
     // the whole store.
@@ -256,12 +260,11 @@ bool LocalStore::keep_free(uint64_t bytes) {
 }
 
 bool LocalStore::present_and_used(const codec::Digest& digest) {
-  return index_.with([&](Index& index) {
-    IndexedBlob* blob = index.find(digest);
-    if (blob == nullptr || blob->suspect) return false;
-    index.touch(*blob);
-    return true;
+  const bool known = index_.with([&](Index& index) {
+    const IndexedBlob* blob = index.find(digest);
+    return blob != nullptr && !blob->suspect;
   });
+  return known && locate(digest);
 }
 
 Result<codec::Digest> LocalStore::put(std::string_view bytes) {
@@ -279,6 +282,8 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
   const WallNanoseconds now = clock_.wall_now();
   bool spare = false;
   Retired replaced;
+  struct stat file {};
+  if (::fstatat(folder(), temporary.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("stat", temporary);
   auto installed = index_.with([&](Index& index) -> Result<void> {
     if (index.closed) return closed_error();
     IndexedBlob* blob = index.find(digest);
@@ -292,7 +297,7 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
       if (auto moved = move_into_place(folder(), temporary, digest); !moved) return moved;
       fail_point("store.installed");
       spare = blob != nullptr;  // rename(2) leaves both names when they are links of one file
-      index.insert(digest, size, now, false);
+      index.insert(digest, size, now, false).modified = nanoseconds_of(file.st_mtim);
       index.changed = true;
     }
     index.release(reserved);
@@ -337,15 +342,19 @@ Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Di
   struct stat info {};
   if (::fstatat(dir, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("stat", path);
   if (!S_ISREG(info.st_mode)) return fail(ErrorCode::kInvalid, "adopt " + path + ": not a regular file");
-  if (present_and_used(digest)) return {};
-  const auto size = static_cast<uint64_t>(info.st_size);
-  keep_floor();  // a link takes nothing from the disk
-  INDUCTORFS_TRY(make_room(size));
-  auto linked = link_in(dir, path, digest, {size, info.st_mode & kModeBits});
-  if (linked) return linked;
-  release_room(size);
-  if (!link_unavailable(linked.error().code())) return linked;
-  return copy_in(dir, path, digest, size);
+  if (!present_and_used(digest)) {
+    const auto size = static_cast<uint64_t>(info.st_size);
+    keep_floor();  // a link takes nothing from the disk
+    INDUCTORFS_TRY(make_room(size));
+    auto linked = link_in(dir, path, digest, {size, info.st_mode & kModeBits});
+    if (!linked) {
+      release_room(size);
+      if (!link_unavailable(linked.error().code())) return linked;
+      INDUCTORFS_TRY(copy_in(dir, path, digest, size));
+    }
+  }
+  mark_read(digest);
+  return {};
 }
 
 Result<void> LocalStore::link_in(int dir, const std::string& path, const codec::Digest& digest, const FileFacts& file) {
@@ -376,6 +385,12 @@ Result<void> LocalStore::copy_in(int dir, const std::string& path, const codec::
 }
 
 // --- the rest -------------------------------------------------------------------------------------------------------
+
+void LocalStore::mark_read(const codec::Digest& digest) {
+  index_.with([&](Index& index) {
+    if (IndexedBlob* blob = index.find(digest)) index.mark_read(*blob);
+  });
+}
 
 void LocalStore::discard(const codec::Digest& digest) {
   Retired retired;

@@ -38,6 +38,7 @@ class LocalStore final : public BlobStore {
   Result<void> adopt(int dir, const std::string& path, const codec::Digest& digest) override;
   std::optional<BlobInfo> find(const codec::Digest& digest) override;
   Result<BlobFile> open_blob(const codec::Digest& digest) override;
+  void mark_read(const codec::Digest& digest) override;
   void discard(const codec::Digest& digest) override;
   void set_eviction_guard(EvictionGuard guard) override;
   StoreUsage usage() const override;
@@ -49,7 +50,7 @@ class LocalStore final : public BlobStore {
   /// Reserves `bytes` of the limit, and evicts for it if necessary; release_room() gives them back. Waits briefly for
   /// the kernel to let go of what it is using.
   [[nodiscard]] Result<void> make_room(uint64_t bytes);
-  [[nodiscard]] Result<void> try_make_room(uint64_t bytes);
+  [[nodiscard]] Result<void> try_make_room(uint64_t bytes, bool read_too);
   void release_room(uint64_t bytes);
   /// Frees disk space, because the disk is full, whatever the store's own limit says.
   uint64_t free_space(uint64_t bytes) override;
@@ -84,6 +85,8 @@ class LocalStore final : public BlobStore {
   struct Located {
     uint64_t size = 0;
     std::shared_ptr<PackedBlob> packed;
+    WallNanoseconds modified = 0;
+    bool suspect = false;
   };
   [[nodiscard]] std::optional<Located> locate(const codec::Digest& digest);
   [[nodiscard]] Result<BlobFile> open_located(const codec::Digest& digest, const Located& blob) const;
@@ -91,6 +94,8 @@ class LocalStore final : public BlobStore {
   [[nodiscard]] bool keep_free(uint64_t bytes);
   void drop_if_gone(const codec::Digest& digest);
   [[nodiscard]] bool verify(const codec::Digest& digest, const Located& blob);
+  /// Says whether the blob's file has the size and the mtime that it had when its bytes were the blob's.
+  [[nodiscard]] bool is_untouched(const codec::Digest& digest, const Located& blob) const;
   void save_use(const codec::Digest& digest, WallNanoseconds now) const;
   [[nodiscard]] bool present_and_used(const codec::Digest& digest);
   [[nodiscard]] Result<void> link_in(int dir, const std::string& path, const codec::Digest& digest,

@@ -68,7 +68,7 @@ class LocalWriter final : public BlobWriter {
   Result<void> reserve(uint64_t exact) {
     // The step is a convenience: near the limit exactly what is needed must do.
     const uint64_t step = std::max(exact, kRoomStep);
-    const bool generous = store_.try_make_room(step).has_value();
+    const bool generous = store_.try_make_room(step, false).has_value();
     if (!generous) INDUCTORFS_TRY(store_.make_room(exact));
     reserved_ += generous ? step : exact;
     return {};

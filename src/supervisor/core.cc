@@ -34,7 +34,7 @@ void Core::started(Time now) {
   const Time patience = trying_new_ ? limits_.upgrade : limits_.start + (ever_served_ ? 0 : kFirstStartGrace);
   deadline_ = now + patience;
   looked_at_ = now;
-  forgiven_ = now;
+  silent_since_ = now;
 }
 
 void Core::start_failed(Time now) { start_at_ = now + kFirstPause; }
@@ -45,7 +45,6 @@ void Core::look(Time now, const Signs& signs) {
   deadline_ = 0;
   ever_served_ = true;
   responding_ = false;
-  looked_at_ = now;
   if (!std::exchange(trying_new_, false)) return;
   adopt_ = has_earlier_ = true;
   adopted_ = now;
@@ -155,15 +154,18 @@ void Core::go_back(Time now) {
   start_at_ = now;
 }
 
-bool Core::is_hung(Time now, const Signs& signs) {
-  if (limits_.hang == 0) return false;
-  // A host or a container that was frozen wakes both of us: the worker first gets the time to say something.
-  if (now - looked_at_ > limits_.hang / 2 + kLongest) forgiven_ = now;
+/// A host or a container that was frozen stood still for the worker, too: the time of a look that is late by more than
+/// a rest counts neither as silence nor for a deadline.
+void Core::discount_freeze(Time now, const Signs& signs) {
+  silent_since_ = std::max({silent_since_, signs.beat, signs.serving});
+  const Time frozen = now - looked_at_ > 2 * beat_rest() ? now - looked_at_ : 0;
   looked_at_ = now;
-  return now - std::max({signs.beat, signs.serving, forgiven_}) > limits_.hang;
+  silent_since_ = std::min(silent_since_ + frozen, now);
+  if (deadline_ != 0) deadline_ += frozen;
 }
 
 Action Core::next(Time now, const Signs& signs) {
+  if (phase_ != Phase::kDown) discount_freeze(now, signs);
   look(now, signs);
   if (adopt_ || discard_) {
     const bool adopt = adopt_;
@@ -183,16 +185,18 @@ Action Core::next(Time now, const Signs& signs) {
   }
   if (killed_) return Action::kNothing;  // it may take a while: a process in the kernel's hands dies when they let go
   const bool late = ended_ || (deadline_ != 0 && now >= deadline_);
-  if (!late && (phase_ == Phase::kStarting || !is_hung(now, signs))) return Action::kNothing;
+  const bool is_hung = phase_ == Phase::kServing && limits_.hang != 0 && now - silent_since_ > limits_.hang;
+  if (!late && !is_hung) return Action::kNothing;
   killed_ = true;
   return Action::kKill;
 }
 
+Time Core::beat_rest() const { return limits_.hang == 0 ? kLongest : std::clamp<Time>(limits_.hang / 4, 1, kLongest); }
+
 Time Core::rest(Time now) const {
   if (phase_ == Phase::kDown) return std::clamp<Time>(start_at_ - now, 0, kLongest);
   if (phase_ == Phase::kStarting) return kSoon;
-  const Time beat = limits_.hang == 0 ? kLongest : std::clamp<Time>(limits_.hang / 4, 1, kLongest);
-  return deadline_ == 0 ? beat : std::clamp<Time>(deadline_ - now, 0, beat);
+  return deadline_ == 0 ? beat_rest() : std::clamp<Time>(deadline_ - now, 0, beat_rest());
 }
 
 }  // namespace inductorfs::supervisor

@@ -108,16 +108,17 @@ class Core {
   void note_crash(Time now);
   [[nodiscard]] bool is_fault_of_upgrade(Time now) const;
   void go_back(Time now);
-  [[nodiscard]] bool is_hung(Time now, const Signs& signs);
+  void discount_freeze(Time now, const Signs& signs);
+  [[nodiscard]] Time beat_rest() const;
 
   Limits limits_;
   Phase phase_ = Phase::kDown;
   bool ended_ = false;
   int exit_code_ = 0;
   Time start_at_ = 0;
-  Time deadline_ = 0;   ///< of the start, or of handing over; 0: none
-  Time looked_at_ = 0;  ///< when the signs were last read
-  Time forgiven_ = 0;   ///< silence before this time does not count
+  Time deadline_ = 0;      ///< of the start, or of handing over; 0: none
+  Time looked_at_ = 0;     ///< when the signs were last read
+  Time silent_since_ = 0;  ///< the last sign of life, later by the time in which we did not run ourselves
   bool ever_served_ = false;
   bool killed_ = false;  ///< the supervisor has killed the current worker
   bool handing_over_ = false;

@@ -8,11 +8,10 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
-#include <cstring>
 #include <string_view>
 
+#include "inductorfs/base/number.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "line.h"
@@ -27,12 +26,6 @@ constexpr size_t kRequestsInARow = 256;
 alignas(64) std::array<char, takeover::RequestSlots::kRequestRoom> request_room;
 /// When it does, there may be no memory to be had.
 std::array<takeover::Slot*, takeover::RequestSlots::kMost> left_over;
-
-template <typename Number>
-bool parse_number(std::string_view text, Number& out, int base = 10) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out, base);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 /// "uid:gid:mode", the mode in octal.
 bool parse_root(std::string_view text, Root& root) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <string_view>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/supervisor/protocol.h"
 
 namespace inductorfs::supervisor {
@@ -53,9 +53,7 @@ std::optional<Thread> read_thread(const char* path, Text& text) {
 template <typename Number>
 Number field(std::string_view rest, int number) {
   for (; number > 0; --number) rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
-  Number value = 0;
-  (void)std::from_chars(rest.data(), rest.data() + rest.size(), value);  // 0 stays when it is none
-  return value;
+  return leading_number<Number>(rest);
 }
 
 enum class Part { kGoesOn, kEnded, kLoose };

@@ -23,7 +23,7 @@ struct Header {
   uint64_t magic;
   uint64_t threads;
   Page page;
-  uint64_t spares;  ///< of `threads`; an earlier release left zeros here, and takes each for a thread of its own
+  uint64_t spares;  ///< of `threads`
 };
 static_assert(sizeof(Header) <= kPageSize);
 

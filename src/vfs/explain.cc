@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/explain.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "inductorfs/base/fd.h"
@@ -120,7 +119,7 @@ void Explainer::explain_place(Explanation& result) {
       return;
     }
     // Whatever has the name by now: the open(2) of a FIFO would wait for a writer that never comes.
-    const auto file = open_at(disk_.fd(), LocalTree::view(result.path), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const auto file = disk_.open_file(LocalTree::view(result.path), false);
     const auto seal = parcel ? std::optional(parcel->digest.to_hex())
                       : file ? disk_.seal_of(file->get())
                              : std::nullopt;

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <utility>
-#include <variant>
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/thread.h"
@@ -19,6 +18,8 @@ constexpr Milliseconds kFirstStep{20};
 constexpr int kFirstSteps = 250;
 constexpr int kDeadSetSteps = 8;
 constexpr int kUnusedBranchSteps = 240;
+/// How often a rename begins anew because somebody has moved a directory above its names.
+constexpr int kRenameTries = 8;
 constexpr size_t kReportedPaths = 5;
 constexpr size_t kReportedRoots = 64;
 
@@ -42,9 +43,11 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
 Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const Services& services)
     : options_(std::move(options)),
       services_(services),
-      tree_(options_, std::move(disk), std::move(root), services.store),
+      tree_(options_, std::move(disk), std::move(root), services.store,
+            [&catalog = services.catalog](const layout::Name& name) { return catalog.names_changed(name); }),
       scopes_(services, tree_),
       sets_(services, tree_, scopes_, notifier_),
+      shown_(services, tree_, sets_),
       fit_(services, tree_, notifier_),
       fetcher_(services.remote, services.store, services.counters,
                {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
@@ -59,29 +62,34 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       leases_(services, tree_, scopes_),
       lookup_(services, tree_, scopes_, sets_, fetcher_, prefetch_, starts_, views_, parcels_, leases_),
       branches_(services, tree_, lookup_),
-      listings_(services, tree_, scopes_, sets_, lookup_, branches_, notifier_),
+      listings_(tree_, scopes_, shown_, lookup_, branches_, notifier_),
       changes_(services, tree_, sets_, notifier_),
       marks_(services, scopes_, tree_.disk()),
       origin_(services, tree_, lookup_, leases_, marks_),
       refusals_(services.counters),
-      removal_(services, tree_, sets_),
+      removal_(services, tree_, sets_, shown_),
       sealer_([this](const SealItem& item) { return sealing_.seal(item); },
               [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time),
       in_place_(services, {tree_, lookup_, origin_, marks_, sealer_, removal_, notifier_}),
       sealing_(services, {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, notifier_, phase_}),
       data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
       attributes_(services, tree_, scopes_, origin_, data_),
-      key_sets_(services, tree_, origin_, marks_, sealer_),
-      names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_}),
-      branch_removal_(tree_, lookup_, branches_, names_, notifier_),
+      key_sets_(services, {tree_, origin_, marks_, sealer_, removal_, notifier_}),
+      names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_, refusals_}),
+      branch_removal_({tree_, scopes_, shown_, lookup_, branches_, changes_, removal_, names_, notifier_}),
       renames_(services, {tree_, scopes_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
       eviction_(services, tree_, sets_, parcels_, notifier_, phase_),
       stale_(services, tree_, origin_, marks_, removal_, notifier_),
       explainer_(services, {tree_, sets_, parcels_, marks_, origin_, sealer_, in_place_, refusals_}),
-      recovery_(services, {tree_, sealer_, in_place_, sealing_, stale_, refusals_}),
+      recovery_(services, {tree_, sealer_, in_place_, sealing_, key_sets_, stale_, refusals_}),
       places_(tree_, notifier_),
       follow_up_(services, {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, phase_}),
       replay_(tree_, places_, key_sets_, removal_, renames_) {
+  scopes_.on_shown([this](const std::string& shown_in, const std::vector<std::string>& paths) {
+    changes_.on_shown(shown_in, paths);
+    leases_.changed(paths);
+  });
+  tree_.on_listed_more([this](NodeId directory) { notifier_.wish_content_forgotten(directory); });
   services_.store.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
 }
 
@@ -98,13 +106,19 @@ Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_pa
                              RenameMode mode, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto source, branches_.route(parent, name, caller, Branches::Use::kRemove));
   INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route_target(new_parent, new_name, caller, source));
-  INDUCTORFS_TRY_ASSIGN(auto from, tree_.site(source.parent, name));
-  INDUCTORFS_TRY_ASSIGN(auto to, tree_.site(target.parent, new_name));
-  INDUCTORFS_TRY(branches_.check_move(from.path, to.path));
-  if (takeover::begun_effect()) {
-    if (auto done = replay_.run(from, to, mode, caller)) return *done;
+  for (int i = 0; i < kRenameTries; ++i) {
+    INDUCTORFS_TRY_ASSIGN(auto from, tree_.site_now(source.parent, name));
+    INDUCTORFS_TRY_ASSIGN(auto to, tree_.site_now(target.parent, new_name));
+    INDUCTORFS_TRY(branches_.check_move(from.path, to.path));
+    key_sets_.give_up(source.parent, name);
+    if (takeover::begun_effect()) {
+      if (auto done = replay_.run(from, to, mode, caller)) return *done;
+    }
+    INDUCTORFS_TRY_ASSIGN(const bool done, renames_.rename(from, to, mode, caller));
+    if (done) left_listing(parent, name);
+    if (done) return {};
   }
-  return renames_.rename(from, to, mode, caller);
+  return fail(ErrorCode::kBusy, "rename: the directories above are being moved all the time");
 }
 
 void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
@@ -112,18 +126,44 @@ void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller,
   if (!route) return done({fail(std::move(route).error()), false});
   if (route->is_first) {
     // Another program's next step may be another one.
-    done = [pin = route->pin, done = std::move(done)](LookupAnswer answer) {
+    const Asked asked{parent, std::string(name), caller};
+    done = [this, asked, at = route->parent, pin = route->pin, done = std::move(done)](LookupAnswer answer) {
+      if (!answer.found) show_listed(asked, at, answer);
       if (answer.found) keep_no_name(*answer.found);
       answer.keep_absence = false;
       done(std::move(answer));
     };
   }
+  key_sets_.settle(route->parent);
   lookup_.lookup(route->parent, name, caller, std::move(done));
+}
+
+/// A program lists its branch in the directory that all programs have. What another one has listed there is not its.
+void Overlay::show_listed(const Asked& asked, NodeId parent, LookupAnswer& answer) {
+  if (answer.found.error().code() != ErrorCode::kNotFound) return;
+  const NodePtr lister = tree_.nodes().find(asked.parent);
+  const bool is_listed = lister && lister->listing.with([&](const Listing& listing) {
+    return listing.find(asked.name) != listing.by_cookie.end();
+  });
+  const auto path = is_listed ? tree_.nodes().path_of(*lister) : std::nullopt;
+  const auto site = tree_.site_now(parent, asked.name);
+  if (!path || !site) return;
+  const std::string made_for = listings_.made_for(*path, asked.caller);
+  if (auto listed = lookup_.show_listed(*site, *lister, made_for)) answer.found = std::move(*listed);
+}
+
+void Overlay::left_listing(NodeId parent, std::string_view name) {
+  const NodePtr directory = tree_.nodes().find(parent);
+  if (!directory) return;
+  directory->listing.with([&](Listing& listing) {
+    if (const auto at = listing.find(name); at != listing.by_cookie.end()) listing.by_cookie.erase(at);
+  });
 }
 
 void Overlay::on_catalog_change(const std::vector<std::string>& paths) {
   changes_.on_catalog_change(paths);
   leases_.changed(paths);
+  sealing_.adopt_winners(paths);
 }
 
 /// What a program of no environment removes in a root goes for all of them: it saw one name for all.
@@ -136,17 +176,23 @@ void Overlay::removed(NodeId parent, std::string_view name, const Branches::Rout
 
 Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  INDUCTORFS_TRY(names_.unlink(route.parent, name));
+  key_sets_.give_up(route.parent, name);
+  const bool second_gone = key_sets_.remove_second(route.parent, name);
+  if (auto gone = names_.unlink(route.parent, name, caller);
+      !gone && !(second_gone && gone.error().code() == ErrorCode::kNotFound)) {
+    return gone;
+  }
   removed(parent, name, route, caller);
   return {};
 }
 
 Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  if (const auto where = tree_.site(parent, name); where && environment_in(where->path).empty()) {
+  if (const auto where = tree_.site_now(parent, name); where && environment_in(where->path).empty()) {
     branch_removal_.prepare(where->path, route.is_for_all, caller);
   }
   INDUCTORFS_TRY(names_.remove_directory(route.parent, name, caller));
+  left_listing(parent, name);
   removed(parent, name, route, caller);
   return {};
 }
@@ -223,11 +269,20 @@ void Overlay::keep_house(const std::stop_token& stop) {
   };
   for (int step = 0; !ended.wait_until(next(step), is_over, is_over); ++step) {
     const Activity activity("looks after sets and the store's size");
-    if (step % kDeadSetSteps == 0) key_sets_.drop_dead_sets();
+    if (step % kDeadSetSteps == 0) key_sets_.end_dead_sets();
     if (step % kDeadSetSteps == 0) services_.store.keep_floor();
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
+    for (const auto& root : tree_.take_left_roots()) forget_root(root);
     prefetch_.newest_wanted();
   }
+}
+
+/// With each name in a root the kernel forgets what it keeps below; it keeps no absence in a root itself.
+void Overlay::forget_root(const std::string& root) {
+  const auto shown = tree_.nodes().walk(root_of_branch(root));
+  const auto inside = tree_.nodes().walk(root);
+  if (!shown.missing.empty() || !inside.missing.empty()) return;
+  for (const auto& [name, child] : tree_.nodes().children(inside.node)) notifier_.forget_name(shown.node->id, name);
 }
 
 Result<void> Overlay::sync(Deadline deadline) {
@@ -258,8 +313,17 @@ Result<void> Overlay::sync(Deadline deadline) {
   }
   const auto left = sealer_.paths_without_room(kReportedPaths);
   if (left.empty()) return {};
-  return fail(ErrorCode::kNoSpace, "the store is full of what is in use, so these stay on this host: " +
-                                       in_words(left) + "; raise --store-limit, or free space below --store");
+  return fail(why_not_sealed(in_words(left)));
+}
+
+Error Overlay::why_not_sealed(const std::string& paths) const {
+  const auto failure = sealing_.last_failure();
+  if (!failure || failure->code() == ErrorCode::kNoSpace) {
+    return {ErrorCode::kNoSpace, "the store or its disk is full, so these are not published yet: " + paths +
+                                     "; they wait for room: raise --store-limit, or free space below --store"};
+  }
+  return {failure->code(), "the disk of --store takes no writes, so these are not published yet: " + paths + ": " +
+                               failure->what() + "; they are tried again: see what dmesg says of that disk"};
 }
 
 FileSystemStatus Overlay::status() const {

@@ -25,6 +25,7 @@
 #include "vfs/read/prefetch.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
+#include "vfs/read/shown_names.h"
 #include "vfs/read/starts.h"
 #include "vfs/recover/follow_up.h"
 #include "vfs/recover/node_places.h"
@@ -109,6 +110,7 @@ class Overlay final : public FileSystem {
   }
   Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
                               const std::function<bool(const DirectoryItem&)>& take) override {
+    key_sets_.settle(directory);
     return listings_.read_directory(directory, cookie, caller, take);
   }
   Result<Attributes> get_attributes(NodeId node) override { return attributes_.get_attributes(node); }
@@ -142,6 +144,15 @@ class Overlay final : public FileSystem {
   Result<void> sync_file(NodeId node, bool data_only) override { return data_.sync_file(node, data_only); }
   Result<void> sync(Deadline deadline) override;
   Explanation explain(std::string_view path) override;
+  std::optional<OwnFile> newest_own(const std::string& directory, int depth, const std::string& name,
+                                    uint64_t limit) override {
+    auto newest = tree_.newest_own(directory, depth, name);
+    if (newest) newest->bytes = tree_.disk().read_file(LocalTree::view(newest->path), limit).value_or("");
+    return newest;
+  }
+  bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const override {
+    return tree_.lets_in(path, user, groups);
+  }
   FileSystemStatus status() const override;
 
  private:
@@ -154,7 +165,17 @@ class Overlay final : public FileSystem {
   }
   static void keep_no_name(Found& found) { found.keep_attributes = std::exchange(found.keep, false); }
   void removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller);
+  /// A name as a program asks for it.
+  struct Asked {
+    NodeId parent{};
+    std::string name;
+    Caller caller;
+  };
+  void show_listed(const Asked& asked, NodeId parent, LookupAnswer& answer);
+  void left_listing(NodeId parent, std::string_view name);
+  [[nodiscard]] Error why_not_sealed(const std::string& paths) const;
   void keep_house(const std::stop_token& stop);
+  void forget_root(const std::string& root);
 
   const FileSystemOptions options_;
   const Services services_;
@@ -165,6 +186,7 @@ class Overlay final : public FileSystem {
   Notifier notifier_;
   RootScopes scopes_;
   ClusterSets sets_;
+  ShownNames shown_;
   Fit fit_;
   Fetcher fetcher_;
   Starts starts_;

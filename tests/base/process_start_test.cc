@@ -30,5 +30,15 @@ TEST(ProcessStart, AZombieHasEndedUnlessOtherThreadsRun) {
   EXPECT_FALSE(is_ended_in_stat(""));
 }
 
+TEST(ProcessStart, TellsTheProcessorTimeOfAProcessWithItsEndedChildren) {
+  EXPECT_EQ(ticks_in_stat("1 (a) b) S 2 3 3 0 -1 0 7 8 9 10 1 20 300 4000 20 0 1 0 5 0 0"), 4321U);
+  EXPECT_FALSE(ticks_in_stat("1 (a) S 2 3 3 0 -1 0 7 8 9 10 1 20 300"));
+}
+
+TEST(ProcessStart, AThreadThatRunsOrWaitsForADiskIsBusy) {
+  EXPECT_TRUE(is_busy_in_stat(stat_of('R', 1)) && is_busy_in_stat(stat_of('D', 1)));
+  EXPECT_FALSE(is_busy_in_stat(stat_of('S', 1)) || is_busy_in_stat(stat_of('T', 1)) || is_busy_in_stat("1 (R)"));
+}
+
 }  // namespace
 }  // namespace inductorfs

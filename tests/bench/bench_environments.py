@@ -74,7 +74,7 @@ def learned(cluster, name):
 
 def declared(cluster, name, version):
     cluster.python = places.venv_python(version)
-    return cluster.node(name)
+    return cluster.node(name, declared=True)
 
 
 def first_starts(bench):
@@ -166,7 +166,7 @@ def storms_at_once(bench):
                 jobs = []
                 for version, root in zip(versions, below, strict=True):
                     nodes[0].python = places.venv_python(version)
-                    named = [f"--node=e{version.replace('.', 'x')}{node.name}={node.cache / root}" for node in nodes]
+                    named = [f"--node=e{version.replace('.', 'x')}{node.name}={node.cache / root / 'triton' / '0'}" for node in nodes]
                     jobs.append(nodes[0].begin(STORM, *named, "--processes", 2, "--rounds", 2, "--first", turn,
                                                "--scratch", cluster.directory / f"scratch-{side}-{version}-{turn}".replace(" ", "-")))
                 done = [job.wait(900) for job in jobs]

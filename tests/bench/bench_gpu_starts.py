@@ -41,7 +41,7 @@ def files_below(directory: Path):
 
 
 def measure(starts, version):
-    with Cluster(torch=version) as cluster:
+    with Cluster(torch=version, declared=True) as cluster:
         plain, copied = (cluster.node(name, start=False, backing="directory") for name in ("plain", "copied"))
         starts.run(plain, "plain directory, cold", cold=True)
         starts.run(plain, "plain directory, warm")

@@ -162,7 +162,7 @@ class Killer:
         while self.wanted:
             self.rounds += 1
             before = len(self.errors)
-            with Cluster(torch=self.options.torch) as cluster:
+            with Cluster(torch=self.options.torch, declared=True) as cluster:
                 try:
                     round_of(cluster)
                 except Failed as why:
@@ -178,7 +178,7 @@ def mounted(cluster, name):
 
 def plain(options, *command):
     """What the job says on a plain directory."""
-    with Cluster(torch=options.torch) as cluster:
+    with Cluster(torch=options.torch, declared=True) as cluster:
         node = cluster.node("plain", backing="directory")
         words = [word(node, cluster) if callable(word) else word for word in command]
         return node.run(*words, seconds=900).json
@@ -217,13 +217,13 @@ def kill_under_cpu_jobs(options):
 # ---- storm
 
 def storm(options, directory, *caches):
-    return [STORM, *(f"--node={name}={cache}" for name, cache in caches), "--processes", options.processes, "--rounds", options.turns,
+    return [STORM, *(f"--node={name}={cache}/triton/0" for name, cache in caches), "--processes", options.processes, "--rounds", options.turns,
             "--scratch", directory / "scratch"]
 
 
 def kill_under_storm(options):
     killer = Killer(options)
-    expected = plain(options, STORM, lambda node, _: f"--node=plain={node.cache}", "--processes", 1, "--rounds", options.turns,
+    expected = plain(options, STORM, lambda node, _: f"--node=plain={node.cache}/triton/0", "--processes", 1, "--rounds", options.turns,
                      "--scratch", lambda _, cluster: cluster.directory / "scratch")["keys"]
 
     def job(cluster, nodes, where):

@@ -22,7 +22,7 @@ def ranks(plan, table):
     slowest = table.row(f"{count} ranks: the slowest rank", unit="s")
     for number in range(rounds):
         for side in order((ONCE, EACH), number):
-            with Cluster(torch=plan.torch, patient=True) as cluster:
+            with Cluster(torch=plan.torch, patient=True, declared=True) as cluster:
                 options = ("--compile-once", "300") if side == ONCE else ()
                 nodes = [cluster.node(name, options=options) for name in ("a", "b")]
                 jobs = [nodes[rank % 2].begin(JOBS, *GRAPH, **ENVIRONMENT) for rank in range(count)]

@@ -53,8 +53,8 @@ class Starts:
         self._graphs = sum(GRAPHS[name] for name in plan.jobs.split(","))
 
     def __enter__(self):
-        self.cluster = self._stack.enter_context(Cluster(torch=self.plan.torch, patient=True))
-        self._own = self._stack.enter_context(Cluster(torch=self.plan.torch))
+        self.cluster = self._stack.enter_context(Cluster(torch=self.plan.torch, patient=True, declared=True))
+        self._own = self._stack.enter_context(Cluster(torch=self.plan.torch, declared=True))
         self._saved = self.cluster.directory / "saved"
         self._environment = {"TORCHINDUCTOR_FX_GRAPH_REMOTE_CACHE": 1, "TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE": 1,
                              "TORCHINDUCTOR_REDIS_URL": self._own.redis.url, "PYTHONPATH": redis_client()}

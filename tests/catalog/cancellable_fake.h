@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "inductorfs/remote/forwarding_remote.h"
+#include "remote/forwarding_remote.h"
 
 namespace inductorfs::catalog {
 

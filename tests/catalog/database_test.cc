@@ -44,6 +44,29 @@ class DatabaseTest : public ::testing::Test {
 
 codec::Entry entry(const std::string& path) { return {path, codec::digest_of(path), 1, 0644, 0, "o"}; }
 
+TEST_F(DatabaseTest, SaysThatAPathIsTooLongForIt) {
+  while (file_.size() < 600) {
+    file_ = file_.substr(0, file_.rfind('/')) + "/" + std::string(100, 'd') + file_.substr(file_.rfind('/'));
+    ASSERT_EQ(mkdir(file_.substr(0, file_.rfind('/')).c_str(), 0700), 0);
+  }
+  auto lock = Database::lock(file_);
+  ASSERT_TRUE(lock) << lock.error().to_string();
+  const auto database = Database::open(file_, *lock);
+  ASSERT_FALSE(database);
+  EXPECT_EQ(database.error().code(), ErrorCode::kInvalid);
+  EXPECT_NE(database.error().what().find("at most 504 bytes"), std::string::npos) << database.error().what();
+  EXPECT_NE(database.error().what().find("name a shorter directory with --store"), std::string::npos);
+}
+
+TEST_F(DatabaseTest, TakesThePathThatIsJustShortEnough) {
+  file_ = directory_ / std::string(200, 'd');
+  ASSERT_EQ(mkdir(file_.c_str(), 0700), 0);
+  file_ += "/" + std::string(100, 'e');
+  ASSERT_EQ(mkdir(file_.c_str(), 0700), 0);
+  file_ += "/" + std::string(504 - file_.size() - 1, 'f');
+  EXPECT_EQ(entries(*std::make_unique<Database>(open()), "aa").size(), 0U);
+}
+
 TEST_F(DatabaseTest, KeepsEntriesAndPositionTogether) {
   const remote::Position position{7, std::string("no\0nce", 6)};
   {
@@ -100,19 +123,6 @@ TEST_F(DatabaseTest, KnowsWhichScopesWereFollowedAndInWhatOrder) {
   EXPECT_EQ(*database.once_followed({"cc"}), (Scopes{"aa", "bb", "dd"})) << "the latest first";
   ASSERT_TRUE(database.forget_scope("bb"));
   EXPECT_EQ(*database.once_followed({}), (Scopes{"cc", "aa", "dd"}));
-}
-
-TEST_F(DatabaseTest, AFileFromBeforeScopesCouldChangeKnowsWhatItHolds) {
-  const std::vector<codec::Entry> set{entry("a"), entry("b")};
-  {
-    Database database = open();
-    for (const char* scope : {"aa", "cc", "bb"}) ASSERT_TRUE(database.apply(scope, set, {}, nullptr));
-  }
-  sql("DROP TABLE followed");
-  Database database = open();
-  EXPECT_EQ(*database.once_followed({"bb"}), (std::vector<remote::ScopeId>{"aa", "cc"}));
-  ASSERT_TRUE(database.note_followed({"cc"}));
-  EXPECT_EQ(*database.once_followed({}), (std::vector<remote::ScopeId>{"cc", "aa", "bb"}));
 }
 
 TEST_F(DatabaseTest, ReadsAndCountsAScopePieceByPiece) {

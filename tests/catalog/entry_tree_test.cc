@@ -183,7 +183,7 @@ TEST(Tree, OfTwoScopesTheOneThatSortsFirstIsSeenWhateverTheOrder) {
     EXPECT_EQ(tree.known(), 2U);
     EXPECT_EQ(tree.visible(), 2U);
     EXPECT_EQ(tree.find_known("bb", "f"), entry("f", "behind"));
-    EXPECT_EQ(tree.digests_of("f").size(), 2U);
+    EXPECT_EQ(tree.files_of("f").size(), 2U);
     EXPECT_EQ(tree.set(behind, entry("f", "newer")), EntryTree::Change::kVisible);
     EXPECT_EQ(tree.known(), 2U);
     EXPECT_TRUE(tree.remove(front, "f")) << "what can be seen changed";
@@ -202,10 +202,10 @@ TEST(Tree, WhatWasPublishedIsKnownToWhoHidesItUntilTheTailBringsIt) {
   (void)tree.set(0, ours);
   tree.await_echo("f", ours.digest);
   (void)tree.set(0, older);  // the tail is one change behind
-  EXPECT_EQ(tree.digests_of("f"), (std::vector<codec::Digest>{older.digest, ours.digest}));
-  for (const auto& digest : tree.digests_of("f")) tree.mark_hidden("f", digest);
+  EXPECT_EQ(tree.files_of("f"), (EntryTree::Files{{"f", older.digest}, {"f", ours.digest}}));
+  for (const auto& [path, digest] : tree.files_of("f")) tree.mark_hidden(path, digest);
   EXPECT_EQ(tree.set(0, ours), EntryTree::Change::kHidden);
-  EXPECT_EQ(tree.digests_of("f"), (std::vector<codec::Digest>{ours.digest}));
+  EXPECT_EQ(tree.files_of("f"), (EntryTree::Files{{"f", ours.digest}}));
 }
 
 TEST(Tree, ALaterEchoEndsTheWaitForAnEarlierOne) {
@@ -214,23 +214,23 @@ TEST(Tree, ALaterEchoEndsTheWaitForAnEarlierOne) {
   const auto second = entry("f", "second");
   tree.await_echo("f", first.digest);
   tree.await_echo("f", second.digest);
-  EXPECT_EQ(tree.digests_of("f").size(), 2U);
+  EXPECT_EQ(tree.files_of("f").size(), 2U);
   (void)tree.set(0, second);
-  EXPECT_EQ(tree.digests_of("f"), (std::vector<codec::Digest>{second.digest}));
+  EXPECT_EQ(tree.files_of("f"), (EntryTree::Files{{"f", second.digest}}));
 }
 
 TEST(Tree, WaitsForNoMoreEchoesThanItsLimit) {
   EntryTree tree({"aa"}, 100);
   for (int i = 0; i < 5'000; ++i) tree.await_echo(std::to_string(i), entry("f").digest);
-  EXPECT_TRUE(tree.digests_of("0").empty());
-  EXPECT_FALSE(tree.digests_of("4999").empty());
+  EXPECT_TRUE(tree.files_of("0").empty());
+  EXPECT_FALSE(tree.files_of("4999").empty());
 }
 
 TEST(Tree, AMarkHidesWhatStandsBehindToo) {
   EntryTree tree({"aa", "bb"}, 100);
   (void)tree.set(0, entry("f", "front"));
   (void)tree.set(1, entry("f", "behind"));
-  for (const auto& digest : tree.digests_of("f")) tree.mark_hidden("f", digest);
+  for (const auto& [path, digest] : tree.files_of("f")) tree.mark_hidden(path, digest);
   EXPECT_FALSE(tree.find("f"));
   EXPECT_FALSE(tree.remove(0, "f")) << "nothing that could be seen";
   EXPECT_FALSE(tree.find("f"));
@@ -322,8 +322,8 @@ TEST(Tree, AMarkOfTheMountpointHidesNothingOfAnothersScopes) {
   (void)tree.show("", {"everybodys"});
   (void)tree.show("alice", {"hers"});
   (void)tree.set(1, entry("f", "hers"));
-  EXPECT_TRUE(tree.digests_of("f").empty()) << "nothing of it is there";
-  EXPECT_EQ(tree.digests_of({"f", "alice"}).size(), 1U);
+  EXPECT_TRUE(tree.files_of("f").empty()) << "nothing of it is there";
+  EXPECT_EQ(tree.files_of({"f", "alice"}).size(), 1U);
   tree.mark_hidden("f", entry("f", "hers").digest);
   EXPECT_TRUE(tree.find({"f", "alice"}));
   (void)tree.remove(1, "f");
@@ -505,6 +505,30 @@ TEST(Tree, AMarkOutlivesItsEntryAndOtherBytesOfItsPath) {
   EXPECT_TRUE(tree.take_dropped_marks().empty());
   EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible) << "what could be seen went";
   EXPECT_FALSE(tree.find("f"));
+}
+
+TEST(Tree, TheTimeOfADirectoryChangesWithItsNames) {
+  EntryTree tree({"aa"}, 100);
+  (void)tree.set(0, entry("d/e/f", "bytes", 5'000));
+  (void)tree.set(0, entry("d/g", "bytes", 3'000));
+  EXPECT_EQ(tree.names_changed("d"), 5'000) << "of what is loaded, the latest";
+  EXPECT_EQ(tree.names_changed("nowhere"), std::nullopt);
+  tree.note_times();
+  const auto above = tree.names_changed("d");
+  auto before = tree.names_changed("d/e");
+  const auto changes = [&] {
+    const auto was = std::exchange(before, tree.names_changed("d/e"));
+    return was != before;
+  };
+  (void)tree.set(0, entry("d/e/older", "bytes", 1'000));
+  EXPECT_TRUE(changes());
+  (void)tree.set(0, entry("d/e/older", "other bytes"));
+  EXPECT_FALSE(changes());
+  tree.mark_hidden("d/e/older", entry("", "other bytes").digest);
+  EXPECT_TRUE(changes());
+  EXPECT_EQ(tree.names_changed("d"), above);
+  EXPECT_TRUE(tree.remove(0, "d/e/f"));
+  EXPECT_NE(tree.names_changed("d"), above) << "its directory shows nothing any more";
 }
 
 TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {

@@ -2,7 +2,7 @@
 #include "tail.h"
 
 #include "catalog/catalog_fixture.h"
-#include "inductorfs/remote/forwarding_remote.h"
+#include "remote/forwarding_remote.h"
 
 namespace inductorfs::catalog {
 namespace {
@@ -144,6 +144,19 @@ TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
   }
   EXPECT_GE(counted("tail.errors"), 1U);
   EXPECT_FALSE((*catalog)->status().synced);
+}
+
+TEST_F(TailTest, SaysWhichScopesCannotBeReadAlthoughTheServerAnswers) {
+  Catalog& catalog = start_synced();
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "away"));
+  remote_.set("aa", elsewhere("f", "1"));
+  ASSERT_TRUE(eventually([&] { return counted("tail.errors") > 0; }));
+  EXPECT_TRUE(catalog.status().unread.empty()) << "that is said of the server";
+  remote_.fail_with(Error(ErrorCode::kCorrupt, "its scan does not end"));
+  ASSERT_TRUE(eventually([&] { return catalog.status().unread.contains("aa"); }));
+  EXPECT_NE(catalog.status().unread.at("aa").find("its scan does not end"), std::string::npos);
+  remote_.fail_with(std::nullopt);
+  EXPECT_TRUE(eventually([&] { return catalog.status().unread.empty() && catalog.find("f"); }));
 }
 
 TEST_F(TailTest, ReadsOnlyTheScopesThatHaveSomething) {

@@ -231,6 +231,16 @@ TEST(VariablesText, IsQuotedForWhoReadsIt) {
       << "systemd replaces variables in a command line";
 }
 
+TEST(VariablesText, NameAUserWhomTheDatabaseDoesNotKnow) {
+  EXPECT_NE(variables_text("/m/7", "sh", "7").find("export USER=7\n"), std::string::npos);
+  EXPECT_TRUE(variables_text("/m/7", "docker", "7").starts_with("--env USER=7\n"));
+  EXPECT_NE(variables_text("/m/7", "systemd", "7").find("Environment=\"USER=7\"\n"), std::string::npos);
+  const Json json = Json::parse(variables_text("/m/7", "json", "7"));
+  EXPECT_EQ(json["variables"]["USER"], "7");
+  EXPECT_NE(json["directories"].front(), "7");
+  EXPECT_EQ(variables_text("/m/alice", "sh").find("USER="), std::string::npos) << "others have one";
+}
+
 TEST(VariablesText, TakesAnyPath) {
   for (const char* format : {"docker", "systemd", "k8s", "json"})
     EXPECT_FALSE(variables_text("/m\xff", format).empty());

@@ -147,6 +147,13 @@ TEST(FindingsOfVariables, NameWhatLeadsElsewhere) {
   }
 }
 
+TEST(FindingsOfVariables, NameAManagerThatPutsTritonsKernelsElsewhere) {
+  EXPECT_TRUE(finds(with_variables({{"TRITON_CACHE_MANAGER", "vllm.triton_utils:Manager"}}), Kind::kWarning,
+                    "TRITON_CACHE_MANAGER=vllm.triton_utils:Manager", "unset it"));
+  EXPECT_FALSE(
+      finds(with_variables({{"TRITON_CACHE_MANAGER", ""}}), Kind::kWarning, "TRITON_CACHE_MANAGER", "unset it"));
+}
+
 TEST(FindingsOfVariables, QuoteWhatAUserPastes) {
   const std::string mount = "/m/" + kEvil;
   const auto none = [](const char*) { return std::optional<std::string>(); };

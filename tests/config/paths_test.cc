@@ -102,6 +102,10 @@ TEST(Printable, KeepsTextAndShowsEveryOtherByte) {
   EXPECT_EQ(printable("pl\xc3\xa4in"), "pl\xc3\xa4in");
   EXPECT_EQ(printable("a\nb\x1b[0m"), "a\\x0ab\\x1b[0m");
   EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "2J\xe2\x80\xae"),
+            "a\\xc2\\x9b2J\\xe2\\x80\\xae")
+      << "CSI, and an override";
   EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
 }
 

@@ -12,11 +12,15 @@ constexpr uid_t kOwner = 1000;
 
 class FakeMount final : public MountControl {
  public:
-  std::string status() override { return R"({"mountpoint":"/m"})"; }
+  std::string status(const Peer* guest) override {
+    guest_uid = guest != nullptr ? std::optional(guest->uid) : std::nullopt;
+    return R"({"mountpoint":"/m"})";
+  }
   std::string where() override { return R"({"mountpoint":"/m","also":[]})"; }
-  std::string explain(const std::string& path) override {
+  Result<std::string> explain(const std::string& path, const Peer* guest) override {
+    if (guest != nullptr) return fail(ErrorCode::kNotPermitted, "closed to " + std::to_string(guest->uid));
     explained = path;
-    return "{}";
+    return std::string("{}");
   }
   std::string stats() override { return R"({"all":{}})"; }
   std::string jobs(std::optional<uid_t> user) override {
@@ -57,6 +61,7 @@ class FakeMount final : public MountControl {
   std::vector<std::string> cluster_requests;
   Result<void> outcome;
   std::string explained;
+  std::optional<uid_t> guest_uid;
   std::optional<uid_t> seen_by;
   uint64_t asked_job = 0;
   std::vector<std::pair<WarmSelection, Milliseconds>> warmed;
@@ -91,6 +96,18 @@ TEST_F(Requests, CarryAPathOfAnyBytes) {
   const std::string path("a/\xff\n\"\\\0z", 8);
   ASSERT_TRUE(parse_answer(answer(explain_request(path)).line).has_value());
   EXPECT_EQ(mount_.explained, path);
+}
+
+TEST_F(Requests, TellWhoAsksForTheStatusAndAnExplanation) {
+  constexpr uid_t kOther = 1001;
+  EXPECT_EQ(refusal(explain_request("a"), kOther), ErrorCode::kNotPermitted);
+  EXPECT_TRUE(parse_answer(answer(status_request(), kOther).line).has_value());
+  EXPECT_EQ(mount_.guest_uid, kOther);
+  for (const uid_t user : {uid_t{0}, kOwner}) {
+    EXPECT_TRUE(parse_answer(answer(explain_request("a"), user).line).has_value());
+    EXPECT_TRUE(parse_answer(answer(status_request(), user).line).has_value());
+    EXPECT_EQ(mount_.guest_uid, std::nullopt);
+  }
 }
 
 TEST_F(Requests, ShowEachUserHisOwnJobs) {

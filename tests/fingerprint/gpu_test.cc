@@ -9,6 +9,7 @@
 #include "fake_packages.h"
 #include "fingerprint/child.h"
 #include "fingerprint/facts.h"
+#include "inductorfs/fingerprint/writers.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
@@ -320,6 +321,12 @@ TEST(GpuProbeChild, AHostWithoutADriverIsACpuHost) {
   EXPECT_NE(fact.source.find("libcuda.so.1"), std::string::npos);
 }
 
+std::string answer_text(const std::string& device) {
+  return R"({"status": "present", "driver": 13020, "devices": [)" + device + "]}";
+}
+constexpr const char* kDevice =
+    R"({"name": "X", "capability": "9.0", "multiprocessors": 1, "memory_bytes": 1073741824, "uuid": "00"})";
+
 /// A host whose driver cannot be asked, by what /proc and /sys show of it.
 class UnaskedGpu : public ::testing::Test {
  protected:
@@ -339,7 +346,6 @@ class UnaskedGpu : public ::testing::Test {
 
 TEST_F(UnaskedGpu, IsNoneWhereNoDeviceIsInSight) {
   EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none");
-  add_pci("0000:00:02.0", "0x8086", "0x030000");  // another maker's
   add_pci("0000:01:00.1", "0x10de", "0x040300");  // the sound of a card
   EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none");
 }
@@ -360,10 +366,115 @@ TEST_F(UnaskedGpu, IsNotKnownWhereTheKernelDriverHasADevice) {
   EXPECT_FALSE(gpu_fact(ask_gpu(options_, root_)).known);
 }
 
-TEST_F(UnaskedGpu, IsNoneWhereTheOperatorHidesIt) {
+TEST_F(UnaskedGpu, IsNoneOnlyWhereTheVariableHidesEveryDevice) {
   add_pci("0000:17:00.0", "0x10de", "0x030200");
-  const Variables hidden(std::map<std::string, std::string>{{"CUDA_VISIBLE_DEVICES", ""}});
+  for (const char* value : {"", "-1", "-1,0", "NoDevFiles"}) {
+    const Variables hidden(std::map<std::string, std::string>{{"CUDA_VISIBLE_DEVICES", value}});
+    EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none") << value;
+  }
+  for (const char* value : {"0", "0,-1", "1,0", "GPU-1234", "MIG-1", "all"}) {
+    const Variables named(std::map<std::string, std::string>{{"CUDA_VISIBLE_DEVICES", value}});
+    const Fact fact = gpu_fact(ask_gpu(options_, root_));
+    EXPECT_FALSE(fact.known) << value << " names a device that nobody asked";
+    EXPECT_NE(fact.problem.find("0000:17:00.0"), std::string::npos) << fact.problem;
+  }
+}
+
+TEST_F(UnaskedGpu, IsNoneBesideAScreen) {
+  add_pci("0000:02:00.0", "0x1a03", "0x030000");  // ASPEED
+  add_pci("0000:00:01.0", "0x1af4", "0x038000");  // virtio-gpu
+  add_pci("0000:00:03.0", "0x1d0f", "0x030000");  // Amazon's
+  add_pci("0000:00:04.0", "0x1d0f", "0x020000");  // and its network
+  add_pci("0000:00:05.0", "0x10ee", "0x120000");  // an FPGA
+  add_pci("0000:6b:00.0", "0x8086", "0x0b4000");  // QuickAssist
+  write_text(root_ + "/dev/accel/accel0", "");
   EXPECT_EQ(gpu_fact(ask_gpu(options_, root_)).value, "none");
+}
+
+TEST_F(UnaskedGpu, IsNotKnownWhereThereIsAnAcceleratorOfAnotherMaker) {
+  struct Device {
+    const char* vendor;
+    const char* kind;
+  };
+  for (const auto& [vendor, kind] : {Device{"0x1da3", "0x120000"}, Device{"0x19e5", "0x120000"},
+                                     Device{"0x1d94", "0x038000"}, Device{"0x1414", "0x030200"}}) {
+    add_pci("0000:17:00.0", vendor, kind);
+    const GpuAnswer answer = ask_gpu(options_, root_);
+    for (const Fact& fact : {gpu_fact(answer), gpu_arch_fact(answer), cuda_fact(PythonFacts{}, answer)}) {
+      EXPECT_FALSE(fact.known) << vendor;
+      EXPECT_NE(fact.problem.find(std::string("0000:17:00.0, vendor ") + vendor), std::string::npos) << fact.problem;
+    }
+  }
+}
+
+TEST_F(UnaskedGpu, IsNotKnownWhereOnlyANodeShowsTheAccelerator) {
+  for (const char* node : {"/dev/neuron0", "/dev/accel0"}) {
+    const std::string root = temporary_ / std::string(node + 5);
+    write_text(root + node, "");
+    EXPECT_NE(gpu_fact(ask_gpu(options_, root)).problem.find(node), std::string::npos);
+  }
+}
+
+TEST_F(UnaskedGpu, IsThatOfNvidiaBesideAnotherMakersScreen) {
+  write_script(temporary_ / "probe", "echo '" + answer_text(kDevice) + "'");
+  add_pci("0000:00:02.0", "0x8086", "0x030000");
+  add_pci("0000:03:00.0", "0x1ed5", "0x030000");
+  EXPECT_TRUE(gpu_fact(ask_gpu(options_, root_)).known);
+  add_pci("0000:17:00.0", "0x1da3", "0x120000");
+  EXPECT_FALSE(gpu_fact(ask_gpu(options_, root_)).known);
+}
+
+/// What a job with this torch has on this host.
+Fingerprint on_host(const GpuAnswer& gpu, const std::string& version, const std::string& details) {
+  Fingerprint host;
+  host.set(Facet::kGpu, gpu_fact(gpu));
+  host.set(Facet::kGpuArch, gpu_arch_fact(gpu));
+  host.set(Facet::kCuda, cuda_fact(unknown_fact("of the job"), gpu));
+  Fingerprint job;
+  job.set(Facet::kTorch, known_fact("version=" + version, "/torch"));
+  Fact torch = job.get(Facet::kTorch);
+  torch.details = details;
+  job.set(Facet::kTorch, torch);
+  return with_job(host, job);
+}
+
+TEST_F(UnaskedGpu, OfAmdOrIntelIsNoneForATorchThatCannotUseIt) {
+  for (const char* kind : {"0x030000", "0x038000", "0x120000"}) {
+    add_pci("0000:c1:00.0", "0x1002", kind);
+    const GpuAnswer answer = ask_gpu(options_, root_);
+    EXPECT_EQ(on_host(answer, "2.15.0+cpu", "").get(Facet::kGpu).value, "none");
+    EXPECT_EQ(on_host(answer, "2.15.0+cu132", "cuda=13.2").get(Facet::kGpuArch).value, "none");
+  }
+}
+
+TEST_F(UnaskedGpu, OfAmdOrIntelIsNotKnownForATorchThatIsBuiltForIt) {
+  for (const char* vendor : {"0x1002", "0x8086"}) {
+    add_pci("0000:c1:00.0", vendor, "0x038000");
+    const GpuAnswer answer = ask_gpu(options_, root_);
+    for (const auto& [version, details] : {std::pair{"2.9.1", "hip=6.4"}, std::pair{"2.9.1+rocm6.4", ""},
+                                           std::pair{"2.9.1+xpu", ""}, std::pair{"2.5.1", "built_for=XPU"}}) {
+      const Fingerprint facts = on_host(answer, version, details);
+      for (const Facet facet : {Facet::kGpu, Facet::kGpuArch, Facet::kCuda}) {
+        EXPECT_FALSE(facts.get(facet).known) << version << " " << to_string(facet);
+        EXPECT_NE(facts.get(facet).problem.find(std::string("0000:c1:00.0, vendor ") + vendor), std::string::npos)
+            << facts.get(facet).problem;
+      }
+    }
+  }
+}
+
+TEST_F(UnaskedGpu, IsNotKnownForATorchOfAnotherBuildWhereNoDeviceIsInSight) {
+  EXPECT_FALSE(on_host(ask_gpu(options_, root_), "2.9.1+rocm6.4", "hip=6.4").get(Facet::kGpu).known);
+}
+
+TEST_F(UnaskedGpu, IsNotKnownForTritonWhoseTorchIsNotKnown) {
+  add_pci("0000:c1:00.0", "0x1002", "0x120000");
+  const GpuAnswer answer = ask_gpu(options_, root_);
+  Fingerprint host;
+  host.set(Facet::kGpu, gpu_fact(answer));
+  Fingerprint job;
+  job.set(Facet::kTorch, unknown_fact("the process has Triton loaded, and no torch"));
+  EXPECT_FALSE(with_job(host, job).get(Facet::kGpu).known);
 }
 
 TEST(GpuProbeChild, AHungDriverIsUnknownAfterTheDeadline) {
@@ -395,12 +506,6 @@ TEST(GpuProbeChild, DoesNotStartItselfAgain) {
   // The program would be this test program itself.
   EXPECT_EQ(ask_gpu(ProbeOptions{}).state, GpuState::kUnknown);
 }
-
-std::string answer_text(const std::string& device) {
-  return R"({"status": "present", "driver": 13020, "devices": [)" + device + "]}";
-}
-constexpr const char* kDevice =
-    R"({"name": "X", "capability": "9.0", "multiprocessors": 1, "memory_bytes": 1073741824, "uuid": "00"})";
 
 TEST(GpuAnswer, ListsTheDistinctModelsSorted) {
   const GpuAnswer answer = parse_gpu_answer(answer_text(

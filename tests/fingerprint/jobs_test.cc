@@ -66,6 +66,33 @@ TEST_F(JobsTest, StatesTheFactsAsTheProbeWould) {
   EXPECT_FALSE(job.facts.has(Facet::kCompiler)) << "the host's counts";
 }
 
+/// No library, no __init__.py and no .dist-info changes: as a developer edits, and starts the engine again at once.
+TEST_F(JobsTest, HaveWhatTheirPackagesWereWhenTheyBegan) {
+  site_.install_vllm("AAA");
+  const std::string& site = temporary_.path() + "/site";
+  for (const char* edited : {"/torch/a.py", "/triton/language/core.py", "/vllm/ops.py"}) {
+    write_text(site + edited, "before");
+    Program program;
+    site_.load_torch(program);
+    const JobFacts before = job_of(program);
+    ASSERT_EQ(before.kind, JobFacts::Kind::kKnown) << before.why;
+    Counter& reads = counters_.get("writers.package_reads");
+    write_text(site + edited, "edited");
+    Program next;
+    site_.load_torch(next);
+    const uint64_t begun = reads.get();
+    const JobFacts after = job_of(next);
+    ASSERT_EQ(after.kind, JobFacts::Kind::kKnown) << after.why;
+    EXPECT_GT(reads.get(), begun) << "each process is told what was read since it began";
+    const auto text_of = [](const JobFacts& job) {
+      return job.facts.get(Facet::kTorch).value + job.facts.get(Facet::kTriton).value +
+             job.facts.get(Facet::kEngine).value;
+    };
+    EXPECT_NE(text_of(after), text_of(before)) << edited;
+    EXPECT_EQ(text_of(job_of(program)), text_of(before)) << "and keeps it";
+  }
+}
+
 TEST_F(JobsTest, SayTheSameOfAnEqualInstallationAtAnotherPath) {
   const Site other(temporary_ / "other");
   Program program;
@@ -99,6 +126,21 @@ TEST_F(JobsTest, LookAgainBeforeTheySayThatAProgramHasNothingLoaded) {
   writers_->expect(program.pid());
   site_.load_torch(program);
   EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kKnown) << "however short the time since the last look";
+}
+
+/// cp, find, rsync: each of their lookups read the whole of /proc/PID/maps.
+TEST_F(JobsTest, RememberAProgramWithoutTorchUntilItMapsMore) {
+  Program program;
+  ASSERT_EQ(job_of(program).kind, JobFacts::Kind::kNeither);
+  Counter& looks = counters_.get("writers.scanned");
+  const uint64_t looked = looks.get();
+  for (int request = 0; request < 1000; ++request) ASSERT_EQ(job_of(program).kind, JobFacts::Kind::kNeither);
+  EXPECT_LT(looks.get(), looked + 500) << "this program's ancestors may map more meanwhile";
+  const pid_t child = program.start("spawn");
+  ASSERT_EQ(job_of(child).kind, JobFacts::Kind::kNeither);
+  site_.load_torch(program);
+  EXPECT_EQ(job_of(child).kind, JobFacts::Kind::kKnown) << "what has started it has torch now";
+  EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kKnown);
 }
 
 TEST_F(JobsTest, ReadWhatIsExpectedBeforeItIsAskedFor) {

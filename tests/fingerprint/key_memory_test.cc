@@ -4,13 +4,19 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "fake_packages.h"
 #include "fingerprint/package_keys.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "support/temporary_directory.h"
+#include "without_memory.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -182,11 +188,55 @@ TEST(RememberedKey, IsComputedAgainWhenTheMemoryIsGarbage) {
   EXPECT_EQ(codec::digest_of(*key).to_hex(), testing::kTritonTreeKeyDigest);
 }
 
+/// 63 made-up environments of one user emptied the memory of all.
+TEST(KeyMemory, ForgetsNobodysForTheManyOfAnother) {
+  const TemporaryDirectory temporary;
+  const std::string cache = temporary / "memory.json";
+  KeyMemory mine(cache, 1000);
+  mine.keep("triton_key /mine", "m", "mine");
+  ASSERT_TRUE(mine.save());
+  for (int program = 0; program < 20; ++program) {
+    KeyMemory theirs(cache, 2000);
+    for (int i = 0; i < 30; ++i) theirs.keep("key " + std::to_string(program * 100 + i), "m", "made up");
+    ASSERT_TRUE(theirs.save());
+    ASSERT_EQ(KeyMemory(cache).find("triton_key /mine", "m").value_or("?"), "mine") << program;
+  }
+}
+
+/// squashfs, erofs and iso9660 have no time of a change but that of the content, which mksquashfs -all-time and
+/// SOURCE_DATE_EPOCH set: two images differ by their bytes alone.
+TEST(KeyMemory, RemembersNothingOfAnImageForTheNextContainer) {
+  // tmpfs: what others call temporary may be an overlay, which may be one over an image.
+  std::string file = "/dev/shm/inductorfs-lib.so-XXXXXX";
+  const Fd made(mkstemp(file.data()));
+  ASSERT_TRUE(made);
+  const std::shared_ptr<void> removed(nullptr, [&file](void*) { (void)::unlink(file.c_str()); });
+  const auto is_known_again = [&file](KeyMemory memory) {
+    memory.keep("fact", manifest_of(InRoot::host(), {file}, memory)->digest, "of one image");
+    const auto next = manifest_of(InRoot::host(), {file}, memory);
+    memory.keep("sha256 large", memory.identity_of_file(InRoot::host().status(file).value()),
+                codec::digest_of("of one image").to_hex());
+    const Fd open(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    const auto large = remembered_digest(open.get(), "large", memory);
+    EXPECT_EQ(large.value() == codec::digest_of("of one image"), memory.find("fact", next->digest).has_value());
+    return memory.find("fact", next->digest).has_value();
+  };
+  write_text(file, "");
+  ASSERT_EQ(truncate(file.c_str(), off_t{17} << 20), 0);
+  const auto status = InRoot::host().status(file).value();
+  ASSERT_EQ(status.st_mtim.tv_nsec, status.st_ctim.tv_nsec) << "as in an image";
+  EXPECT_FALSE(is_known_again(KeyMemory::of_containers("", 1000)));
+  EXPECT_TRUE(is_known_again(KeyMemory(""))) << "the device and the inode tell it apart on one host";
+  const timespec times[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  EXPECT_TRUE(is_known_again(KeyMemory::of_containers("", 1000))) << "the time of its change is the kernel's";
+}
+
 /// Two containers of one image: equal files at other inodes of another device.
 TEST(KeyMemory, KnowsAPackageOfAContainerInTheNextOne) {
   const TemporaryDirectory temporary;
   const std::string cache = temporary / "memory.json";
-  KeyMemory memory = KeyMemory::of_containers(cache, "1000");
+  KeyMemory memory = KeyMemory::of_containers(cache, 1000);
   struct stat here {};
   ASSERT_EQ(stat(temporary.path().c_str(), &here), 0);
   struct stat there = here;
@@ -200,10 +250,10 @@ TEST(KeyMemory, KnowsAPackageOfAContainerInTheNextOne) {
   memory.keep("torch_key /torch", "of one image", "one");
   memory.keep("torch_key /torch", "of another image", "another");
   ASSERT_TRUE(memory.save());
-  const KeyMemory same = KeyMemory::of_containers(cache, "1000");
+  const KeyMemory same = KeyMemory::of_containers(cache, 1000);
   EXPECT_EQ(same.find("torch_key /torch", "of one image").value_or(""), "one");
   EXPECT_EQ(same.find("torch_key /torch", "of another image").value_or(""), "another");
-  EXPECT_FALSE(KeyMemory::of_containers(cache, "1001").find("torch_key /torch", "of one image"));
+  EXPECT_FALSE(KeyMemory::of_containers(cache, 1001).find("torch_key /torch", "of one image"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "fingerprint/python_files.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
+#include "without_memory.h"
 
 namespace inductorfs::fingerprint {
 namespace {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fingerprint/package_keys.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "fake_packages.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "support/temporary_directory.h"
+#include "without_memory.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -117,9 +121,22 @@ TEST(TritonKey, NeedsItsLibrary) {
   EXPECT_NE(triton_key_of(tree).find("libtriton.so"), std::string::npos);
 }
 
+/// A wheel whose files have the names and sizes in this RECORD, and no known content.
+void install(const std::string& site, const std::string& record) {
+  std::filesystem::create_directories(site + "/torch");
+  std::istringstream lines(record);
+  for (std::string line; std::getline(lines, line);) {
+    std::string name = line.substr(0, line.find(",sha256="));
+    std::erase(name, '"');
+    if (name.size() == line.size() || !name.starts_with("torch/")) continue;
+    write_text(site + "/" + name, std::string(std::stoul(line.substr(line.rfind(',') + 1)), 'x'));
+  }
+  write_text(site + "/torch-9.9.9.dist-info/RECORD", record);
+}
+
 std::string record_of(const std::string& record) {
   const TemporaryDirectory site;
-  write_text(site / "torch-9.9.9.dist-info/RECORD", record);
+  install(site.path(), record);
   const auto digest = digest_of_record(site / "torch");
   return digest ? *digest : digest.error().to_string();
 }
@@ -148,12 +165,60 @@ TEST(RecordDigest, IsRememberedUntilTheFileChanges) {
   const TemporaryDirectory site;
   const std::string record = site / "torch-9.9.9.dist-info/RECORD";
   write_text(record, "torch/a.py,sha256=AAA,3\n");
+  std::filesystem::create_directory(site / "torch");
   KeyMemory memory("");
-  memory.keep("record " + (site / "torch"), manifest_of({record})->digest, "planted");
+  memory.keep("files and record " + (site / "torch"), manifest_of({record})->digest, "planted");
   EXPECT_EQ(record_digest(InRoot::host(), torch_in(site / "torch"), memory).value_or("?"), "planted");
-  write_text(record, "torch/a.py,sha256=AAB,30\n");
+  install(site.path(), "torch/a.py,sha256=AAB,30\n");
   EXPECT_EQ(record_digest(InRoot::host(), torch_in(site / "torch"), memory).value_or("?"),
             hex("torch/a.py,sha256=AAB,30\n"));
+}
+
+void set_time(const std::string& path, time_t seconds) {
+  const timespec times[2] = {{seconds, 0}, {seconds, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
+
+/// COPY in a Containerfile, an editor, `sed -i`: RECORD stays as it was.
+TEST(RecordDigest, IsAnotherForAWheelThatWasPatchedInPlace) {
+  const TemporaryDirectory site;
+  const std::string empty = "vllm/a.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n";
+  const std::string library = "vllm/l.so,sha256=RL165g9Hj64QYeEadzn0uU0dr5F5gtM7b8igGmP4nCE,1\n";  // "H"
+  const auto digest = [&](const char* module) {
+    KeyMemory nothing("");
+    const Installed package{site / module, module, {module}, {}};
+    return record_digest(InRoot::host(), package, nothing).value_or("?");
+  };
+  const auto reinstall = [&] {
+    write_text(site / "vllm/a.py", "");
+    write_text(site / "vllm/l.so", "H");
+    std::filesystem::remove(site / "vllm/new.py");
+    write_text(site / "vllm-1.dist-info/RECORD", empty + library);
+    for (const char* name : {"vllm/a.py", "vllm/l.so", "vllm-1.dist-info/RECORD"}) set_time(site / name, 1000);
+  };
+  reinstall();
+  EXPECT_EQ(digest("vllm"), hex(empty + library));
+  write_text(site / "vllm/l.so", "G");
+  EXPECT_NE(digest("vllm"), hex(empty + library)) << "of equal size, and later";
+  reinstall();
+  write_text(site / "vllm/l.so", "HH");
+  set_time(site / "vllm/l.so", 1000);
+  EXPECT_NE(digest("vllm"), hex(empty + library)) << "of another size";
+  reinstall();
+  write_text(site / "vllm/new.py", "");
+  EXPECT_NE(digest("vllm"), hex(empty + library)) << "a file that RECORD does not name";
+  reinstall();
+  std::filesystem::remove(site / "vllm/l.so");
+  EXPECT_NE(digest("vllm"), hex(empty + library)) << "one that is gone";
+  reinstall();
+  set_time(site / "vllm/l.so", 2000);
+  EXPECT_EQ(digest("vllm"), hex(empty + library)) << "touched, and of the content that RECORD says";
+
+  const std::string source = "vllm/a.py,sha256=RL165g9Hj64QYeEadzn0uU0dr5F5gtM7b8igGmP4nCE,1\n";
+  write_text(site / "vllm/a.py", "G");
+  set_time(site / "vllm/a.py", 500);
+  write_text(site / "vllm-1.dist-info/RECORD", source + library);
+  EXPECT_NE(digest("vllm"), hex(source + library)) << "source of equal size whose copy has kept an earlier time";
 }
 
 TEST(RecordDigest, RefusesWhatProvesNothing) {
@@ -161,6 +226,7 @@ TEST(RecordDigest, RefusesWhatProvesNothing) {
   EXPECT_NE(record_of("torch/a.py,,\n").find("names no file"), std::string::npos);
   const TemporaryDirectory site;
   EXPECT_EQ(digest_of_record(site / "torch").error().code(), ErrorCode::kNotFound);
+  std::filesystem::create_directory(site / "torch");
   write_text(site / "torch-1.dist-info/RECORD", "torch/a.py,sha256=AAA,3\n");
   write_text(site / "torch-2.dist-info/RECORD", "torch/a.py,sha256=AAB,3\n");
   EXPECT_EQ(digest_of_record(site / "torch").error().code(), ErrorCode::kInvalid);

@@ -8,10 +8,12 @@
 
 #include "fake_packages.h"
 #include "fingerprint/facts.h"
+#include "fingerprint/package_keys.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
+#include "without_memory.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -31,7 +33,8 @@ class Probe : public ::testing::Test {
   void SetUp() override {
     write_tree(site_ + "/torch", testing::torch_tree());
     write_text(site_ + "/torch/version.py", kVersionFile);
-    write_text(site_ + "/torch-9.9.9.dist-info/RECORD", "torch/a.py,sha256=AAA,2\n");
+    write_text(site_ + "/torch-9.9.9.dist-info/RECORD",
+               "torch/a.py,sha256=WLsRnDVROkUdJNwg7w6QMeyFs1v8kZ0mPn5dmGiQnLU,2\n");
     write_tree(site_ + "/triton", testing::triton_tree());
     interpreter_with(site_ + "/torch", site_ + "/triton");
     write_script(temporary_ / "cxx", "echo 'gcc version 12.2.0' >&2");
@@ -44,7 +47,7 @@ class Probe : public ::testing::Test {
                  R"(echo '{"executable": "/fake/python", "implementation": "cpython", "version": "3.11",
       "soabi": "cpython-311-x86_64-linux-gnu", "extensions": [".cpython-311-x86_64-linux-gnu.so", ".abi3.so", ".so"],
       "torch": ")" + torch +
-                     R"(", "triton": ")" + triton + "\"}'");
+                     R"(", "triton": ")" + triton + R"(", "path": [")" + site_ + "\"]}'");
   }
   [[nodiscard]] ProbeOptions options() const {
     ProbeOptions result;
@@ -67,10 +70,10 @@ TEST_F(Probe, LearnsEveryFacet) {
     EXPECT_EQ(host.get(facet).value.find(temporary_.path()), std::string::npos) << "a path would part equal hosts";
   }
   const auto key = torch_key(site_ + "/torch", testing::kSuffixes311);
-  ASSERT_TRUE(key);
-  EXPECT_EQ(host.get(Facet::kTorch).value, "git=abcdef\nkey=" + *key +
-                                               "\nrecord=" + codec::digest_of("torch/a.py,sha256=AAA,2\n").to_hex() +
-                                               "\nversion=9.9.9+test");
+  KeyMemory nothing("");
+  const auto record = record_digest(InRoot::host(), torch_in(site_ + "/torch"), nothing);
+  ASSERT_TRUE(key && record);
+  EXPECT_EQ(host.get(Facet::kTorch).value, "git=abcdef\nkey=" + *key + "\nrecord=" + *record + "\nversion=9.9.9+test");
   EXPECT_EQ(host.get(Facet::kTriton).value, std::string("key=") + testing::kTritonTreeKeyDigest + "\nversion=8.8.8");
   EXPECT_EQ(host.get(Facet::kCuda).value, "driver=12\ntorch=13.2");
   EXPECT_EQ(host.get(Facet::kGpu).value, "device=NVIDIA H200; cc=9.0; sms=132; memory_gib=140");
@@ -104,14 +107,18 @@ TEST_F(Probe, AHostWithoutPackagesAndWithoutAGpuIsKnownToLackThem) {
   EXPECT_EQ(host.get(Facet::kCuda).value, "driver=none\ntorch=none");
 }
 
-TEST_F(Probe, ACpuBuildAndARocmBuildHaveNoCuda) {
+TEST_F(Probe, ACpuBuildHasNoCudaAndOfARocmBuildTheDeviceIsNotKnown) {
   gpu(R"({"status": "absent", "detail": "no driver"})");
   ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "", 1), 0);  // as above
   write_text(site_ + "/torch/version.py",
              "__version__ = '9.9.9'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n");
   EXPECT_EQ(probe(options()).get(Facet::kCuda).value, "driver=none\ntorch=none");
   write_text(site_ + "/torch/version.py", "__version__ = '9.9.9'\ncuda = None\nhip = '6.2'\n");
-  EXPECT_EQ(probe(options()).get(Facet::kCuda).value, "driver=none\nhip=6.2\ntorch=none");
+  const Fingerprint rocm = probe(options());
+  for (const Facet facet : {Facet::kCuda, Facet::kGpu, Facet::kGpuArch}) {
+    EXPECT_FALSE(rocm.get(facet).known) << to_string(facet) << rocm.get(facet).value;
+    EXPECT_NE(rocm.get(facet).problem.find("built for ROCm"), std::string::npos) << rocm.get(facet).problem;
+  }
   ASSERT_EQ(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
 }
 

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "inductorfs/base/guarded.h"
+#include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -69,6 +73,44 @@ TEST_F(TrustTest, IsNobodysWhereOthersMayWriteToAUsersDirectory) {
   EXPECT_EQ(trust.of(1001, 1001, 0775).value, "user=alice") << "a group of that user's own";
   EXPECT_EQ(trust.of(1002, 1002, 0775).value, "user=#1002");
   EXPECT_FALSE(trust.of(1002, 1003, 0775).known);
+}
+
+/// Who is a member of the group may put code there, whatever the group is called.
+TEST_F(TrustTest, IsNobodysWhereTheUsersOwnGroupHasOtherMembers) {
+  service->names[{Account::kGroup, 1001}] = "alice";
+  service->names[{Account::kMembers, 1001}] = "alice mallory";
+  Trust trust(TrustPolicy::kUser, asking(service));
+  const Fact shared = trust.of(1001, 1001, 0775);
+  EXPECT_FALSE(shared.known);
+  EXPECT_NE(shared.problem.find("mallory, a member of the group alice, may write"), std::string::npos)
+      << shared.problem;
+  EXPECT_FALSE(trust.is_own_group(1001, 1001));
+  EXPECT_EQ(trust.of(1001, 1001, 0755).value, "user=alice") << "the group has no say";
+  service->names[{Account::kGroup, 1002}] = "bob";
+  service->names[{Account::kUser, 1002}] = "bob";
+  service->names[{Account::kMembers, 1002}] = " bob";
+  EXPECT_TRUE(trust.is_own_group(1002, 1002)) << "alone, and listed";
+}
+
+/// A number may be given to another account, who must not pass for the earlier one.
+TEST_F(TrustTest, AsksAgainAtOnceWhenTheAccountsOfThisHostChange) {
+  const testing::TemporaryDirectory directory;
+  std::ofstream(directory.path() + "/passwd") << "alice:x:1001:";
+  Trust trust(TrustPolicy::kUser, asking(service), directory.path());
+  EXPECT_EQ(trust.of(1001, 2001, 0700).value, "user=alice");
+  const uint64_t before = trust.accounts();
+  service->names[{Account::kUser, 1001}] = "mallory";
+  EXPECT_EQ(trust.of(1001, 2001, 0700).value, "user=alice") << "nothing has changed";
+  std::ofstream(directory.path() + "/passwd.new") << "mallory:x:1001:";
+  std::filesystem::rename(directory.path() + "/passwd.new", directory.path() + "/passwd");
+  EXPECT_NE(trust.accounts(), before);
+  service->held.with([](bool& now) { now = true; });
+  EXPECT_FALSE(trust.of(1001, 2001, 0700).known) << "the earlier name does not count any more";
+  EXPECT_TRUE(trust.is_asking(1001, 2001));
+  service->held.notify_with([](bool& now) { now = false; });
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!trust.of(1001, 2001, 0700).known && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(trust.of(1001, 2001, 0700).value, "user=mallory");
 }
 
 TEST_F(TrustTest, IsTheGroupsNameWhereItsMembersAloneMayWrite) {

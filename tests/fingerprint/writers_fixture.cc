@@ -2,11 +2,13 @@
 #include "writers_fixture.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <vector>
 
@@ -42,6 +44,14 @@ Program::Program(const Environment& environment) {
   out_ = fdopen(from[0], "r");
   char line[64] = {};
   EXPECT_STREQ(fgets(line, sizeof line, out_), "ready\n");
+  // What is read before the kernel's clock of processes ticks may have been read before the process began.
+  const long ticks = sysconf(_SC_CLK_TCK);
+  const auto ticks_now = [ticks] {
+    timespec now{};
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * ticks + now.tv_nsec * ticks / 1'000'000'000;
+  };
+  for (const long begun = ticks_now(); ticks_now() <= begun;) (void)sched_yield();
 }
 
 Program::~Program() { end(); }
@@ -73,7 +83,8 @@ Site::Site(const std::string& folder) : folder_(folder) {
   write_tree(triton(), triton_tree());
   write_text(libtorch(), "TORCH");
   write_text(torch() + "/_C." + kSoabi + ".so", "EXTENSION");
-  write_text(folder + "/torch-9.9.9.dist-info/RECORD", "torch/a.py,sha256=AAA,2\n");
+  write_text(folder + "/torch-9.9.9.dist-info/RECORD",
+             "torch/a.py,sha256=WLsRnDVROkUdJNwg7w6QMeyFs1v8kZ0mPn5dmGiQnLU,2\n");
 }
 
 void Site::install_vllm(const std::string& digest) const {

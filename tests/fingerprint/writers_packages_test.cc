@@ -2,6 +2,7 @@
 #include "fingerprint/writers_packages.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,6 +78,30 @@ TEST_F(PackagesTest, DoesNotReadAFileWithoutEnd) {
   EXPECT_EQ(judgement.match, Match::kUnknown) << judgement.why;
   EXPECT_NE(judgement.why.find("has more than"), std::string::npos) << judgement.why;
   expect_others_fit(*writers);
+}
+
+/// 20 KiB on the disk, and two of them took two GiB of root's memory.
+TEST_F(PackagesTest, ReadsACompilerThatClaimsToBeLargeInPieces) {
+  const std::string root = temporary_ / "container";
+  const std::string driver = root + "/usr/bin/g++";
+  write_text(driver, std::string("\x7f"
+                                 "ELF\0gcc version %s\0cc1plus\0",
+                                 28));
+  fs::permissions(driver, fs::perms::owner_all);
+  ASSERT_EQ(truncate(driver.c_str(), off_t{400} << 20), 0);
+  PackageRequest request;
+  request.facet = Facet::kCompiler;
+  request.process.root = root;
+  request.process.compiler.command = "g++";
+  request.process.compiler.search = "/usr/bin";
+  request.program = PACKAGE_READER_PATH;
+  const Fact fact = read_package(request);
+  EXPECT_NE(fact.problem.find("cc1plus below"), std::string::npos) << "it was read to its end: " << fact.problem;
+  rusage own{};
+  rusage used{};
+  ASSERT_EQ(getrusage(RUSAGE_SELF, &own), 0);
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &used), 0);
+  EXPECT_LT(used.ru_maxrss, own.ru_maxrss + (128 << 10)) << "KiB of the largest child, which begins as a copy of us";
 }
 
 TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {

@@ -16,6 +16,7 @@
 #include "fingerprint/in_root.h"
 #include "fingerprint/writers_process.h"
 #include "support/lacks.h"
+#include "support/patience.h"
 #include "writers_fixture.h"
 
 extern char** environ;
@@ -177,7 +178,9 @@ TEST_F(FakeProcTest, ReadsTheToolOfAContainerThatIsGone) {
   fs::remove_all(proc_ + "/7");
   const Facet facets[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kEnvironment};
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), facets);
-  EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;
+  // The tool is what is used without the variable, or it would be a difference; this /proc has no memory to read.
+  EXPECT_EQ(judgement.match, Match::kUnknown) << judgement.why;
+  EXPECT_EQ(judgement.why, kMemoryNotRead);
 }
 
 TEST_F(FakeProcTest, NamesTheFileOfAContainerAsTheProcessDoes) {
@@ -283,6 +286,25 @@ TEST_F(FakeProcTest, TakesTheFirstEnvironmentWhereItCannotReadMemory) {
   EXPECT_EQ(writer->environment().values,
             (std::map<std::string, std::string>{{"TRITON_F32_DEFAULT", "ieee"}, {"DISABLE_PTXAS_OPT", ""}}));
   EXPECT_EQ(counters_.get("writers.start_environment").get(), 1U);
+}
+
+/// It may have set TRITON_DEFAULT_FP_FUSION=0 since: what was made under it is a full hit without it.
+TEST_F(FakeProcTest, DoesNotKnowTheVariablesOfAProcessWhoseMemoryItCannotRead) {
+  add(7, 5, line(site_.libtorch()) + line(site_.torch() + "/_C." + std::string(testing::kSoabi) + ".so"));
+  const auto writers = open();
+  const auto writer = writers->identify(7);
+  const Facet graph[] = {Facet::kTorch, Facet::kTriton, Facet::kEnvironment};
+  const Judgement judgement = judge_to_the_end(*writers, writer.get(), graph);
+  EXPECT_EQ(judgement.match, Match::kUnknown);
+  EXPECT_NE(judgement.why.find("kernel.yama.ptrace_scope=0"), std::string::npos) << judgement.why;
+  const Facet source[] = {Facet::kTorch, Facet::kTriton};
+  EXPECT_EQ(judge_to_the_end(*writers, writer.get(), source).match, Match::kMatches) << "no variable changes it";
+
+  const JobFacts job = writers->job_of(7, std::chrono::seconds(20) * inductorfs::testing::kSlowness);
+  ASSERT_EQ(job.kind, JobFacts::Kind::kKnown) << job.why;
+  EXPECT_TRUE(job.facts.get(Facet::kTorch).known);
+  EXPECT_FALSE(job.facts.get(Facet::kEnvironment).known);
+  EXPECT_EQ(job.facts.get(Facet::kEnvironment).problem, kMemoryNotRead);
 }
 
 TEST_F(FakeProcTest, HasNothingToSayOfAProcessItMayNotSee) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,6 +96,7 @@ class FakeFileSystem final : public vfs::FileSystem {
   Result<void> sync_file(vfs::NodeId node, bool data_only) override;
   Result<void> sync(Deadline) override { return {}; }
   vfs::Explanation explain(std::string_view) override { return {}; }
+  [[nodiscard]] bool lets_in(std::string_view, uid_t, std::span<const gid_t>) const override { return true; }
   [[nodiscard]] vfs::FileSystemStatus status() const override { return {}; }
 
  private:

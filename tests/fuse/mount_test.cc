@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -188,6 +189,18 @@ TEST_F(MountErrors, HandsOnWhatFusermountSays) {
   EXPECT_TRUE(text.starts_with("not_permitted: mount " + directory_.path() + ": fusermount3: user has no write access"))
       << text;
   EXPECT_NE(text.find("mount as root, or below a directory of your own"), std::string::npos) << text;
+}
+
+TEST_F(MountErrors, SaysThatFusermountWantsAUserWithAName) {
+  constexpr uid_t kNameless = 1'002'700'000;  // as OpenShift gives them
+  ASSERT_EQ(getpwuid(kNameless), nullptr);
+  ASSERT_EQ(chown(directory_.path().c_str(), kNameless, kNameless), 0);
+  const std::string text = told_by_child([&]() -> std::string {
+    if (!set_up_host(device_, 0666)) return "no host";
+    if (setgroups(0, nullptr) != 0 || setgid(kNameless) != 0 || setuid(kNameless) != 0) return "no user";
+    return text_of(mount(at(directory_.path())));
+  });
+  EXPECT_NE(text.find("add an entry for this uid"), std::string::npos) << text;
 }
 
 TEST_F(MountErrors, SaysHowAUserMayOpenTheDevice) {

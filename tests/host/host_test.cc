@@ -45,6 +45,7 @@ class FakeWriters final : public fingerprint::Writers {
     ++questions;
     return jobs.contains(process) ? jobs.at(process) : fingerprint::JobFacts{};
   }
+  [[nodiscard]] uint64_t program_of(pid_t) const override { return program; }
   void expect(pid_t) override { ++expected; }
   [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const override { return {}; }
   [[nodiscard]] fingerprint::JobEnvironments::InUse environments_in_use() const override { return in_use; }
@@ -52,6 +53,7 @@ class FakeWriters final : public fingerprint::Writers {
   fingerprint::JobEnvironments::InUse in_use;
   int questions = 0;
   int expected = 0;
+  uint64_t program = 1;
 };
 
 TEST(Scopes, AcceptAnEntryOnlyInTheScopeOfItsFamily) {
@@ -321,6 +323,16 @@ TEST(Host, AsksOnceForTheRequestsOfOneMoment) {
   EXPECT_EQ(writers.questions, unknown + 2) << "that may change at any time";
 }
 
+TEST(Host, AsksAgainWhenTheThreadRunsAnotherProgram) {
+  const testing::TemporaryDirectory directory;
+  const ThisHost host = learning_host(directory.path() + "/environments", {{1, job_with("version=1")}});
+  auto& writers = const_cast<FakeWriters&>(dynamic_cast<const FakeWriters&>(*host.writers()));
+  const std::string first = host.job_of(1, true).environment;
+  writers.jobs[1] = job_with("version=2");
+  ++writers.program;
+  EXPECT_NE(host.job_of(1, true).environment, first);
+}
+
 TEST(Host, ExpectsAProgramOnce) {
   const testing::TemporaryDirectory directory;
   const ThisHost host = learning_host(directory.path() + "/environments", {});
@@ -497,6 +509,23 @@ TEST(Host, RefusesACubinOfAnotherArchitecture) {
   EXPECT_FALSE(fits({scope_of(1)})) << "that it fits another environment in use is not enough";
   EXPECT_FALSE(fits({scope_of(1), scope_of(2)})) << "both are shown it";
   EXPECT_TRUE(host.check(classified, cubin, cubin.size(), {}).has_value()) << "nobody says for whom it is";
+}
+
+TEST(Host, SaysWhatTheEnvironmentsInUseLack) {
+  const testing::TemporaryDirectory directory;
+  auto jobs = std::map<pid_t, fingerprint::JobFacts>{{1, job_with("version=1")}, {2, job_with("version=2+rocm6.4")}};
+  jobs[1].facts.set(Facet::kEnvironment, unknown("its memory cannot be read"));
+  const ThisHost host = learning_host(directory.path() + "/environments", jobs);
+  EXPECT_TRUE(host.lacking().empty());
+  const auto environment_of = [&](pid_t process) {
+    return host.environment_of({0, 0, 0755}, host.job_of(process, true).environment, kPatience);
+  };
+  const auto one = environment_of(1);
+  EXPECT_EQ(host.lacking(), std::vector<std::string>{"environment: its memory cannot be read"});
+  const auto other = environment_of(2);
+  ASSERT_EQ(host.lacking().size(), 2U);
+  EXPECT_NE(host.lacking().back().find("gpu: torch 2+rocm6.4 is built for ROCm"), std::string::npos);
+  EXPECT_EQ(other->scope_of(layout::Family::kTritonKernel, "").id, "");
 }
 
 TEST(Host, ShowsNobodyWhatOneEnvironmentOfItsScopeCannotLoad) {

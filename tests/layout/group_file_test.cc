@@ -110,11 +110,22 @@ TEST(Group, KeepsEveryByteThatIsNoChildsPath) {
 TEST(Group, RefusesAChildThatIsNotDirectlyInItsDirectory) {
   const std::string directory = "/c/triton/0/" + kKey;
   for (const std::string& path : std::vector<std::string>{
-           "/etc/passwd", directory + "/sub/a.json", directory + "/../" + kKey + "/a.json", directory + "/./a.json",
-           "/../" + kKey + "/a.json", directory + "x/a.json", directory + "/b.json", "c/" + kKey + "/a.json",
-           kKey + "/a.json", directory + "/a.json/", directory + "//a.json", "", "[INDUCTORFS]/a.json",
-           "[REPLACE]/a.json", "/c/\\u0000/" + kKey + "/a.json", "/c/\\ud83d/" + kKey + "/a.json"}) {
+           "/etc/passwd", directory + "/sub/a.json", directory + "/./a.json", directory + "/../a.json",
+           directory + "x/a.json", directory + "/b.json", kKey + "/a.json", directory + "/a.json/",
+           directory + "//a.json", "", "[INDUCTORFS]/a.json", "[REPLACE]/a.json", "/c/\\u0000/" + kKey + "/a.json",
+           "/c/\\ud83d/" + kKey + "/a.json"}) {
     EXPECT_EQ(error_of(group_of_one("a.json", path)), ErrorCode::kCorrupt) << path;
+  }
+}
+
+/// Triton joins what the user typed as TRITON_CACHE_DIR, the key and the name.
+TEST(Group, MayNameItsDirectoryAsTheUserTypedIt) {
+  for (const std::string& typed :
+       std::vector<std::string>{".", "c", "./c", "../jobs/c", "/jobs/../c", "/./c", "c//d"}) {
+    const std::string group = group_of_one("a.json", typed + "/" + kKey + "/a.json");
+    ASSERT_TRUE(group_children(group, kKey).has_value()) << typed;
+    EXPECT_EQ(group_directory(group, kKey).value(), typed + "/" + kKey);
+    EXPECT_EQ(canonical_group(group, kKey).value(), group_of_one("a.json", "[INDUCTORFS]/a.json"));
   }
 }
 

@@ -85,8 +85,15 @@ TEST(Roots, AreKnownByTheDirectoriesInThemToo) {
 }
 
 TEST(Roots, MayBeTritonsOwnDirectory) {
-  for (const std::string root : {"", "triton", "jobs/triton_cache", "a/b/c/d/e/f/g/h/i/j/k/l"}) {
-    const std::string prefix = root.empty() ? "" : root + "/";
+  // Its own `triton` belongs to a root: what stands there has one name in the cluster, and one root that deletes it.
+  const std::pair<std::string, std::string> directories[] = {
+      {"", ""},
+      {"jobs/triton_cache/", "jobs/triton_cache"},
+      {"a/b/c/d/e/f/g/h/i/j/k/l/", "a/b/c/d/e/f/g/h/i/j/k/l"},
+      {"triton/", ""},
+      {"alice/triton/", "alice"},
+  };
+  for (const auto& [prefix, root] : directories) {
     for (const auto& key : {kKey, kBase64Key}) {
       expect_all({
           {prefix + key + "/add.cubin", root, "triton/@/" + key + "/add.cubin", Family::kTritonKernel},
@@ -156,6 +163,20 @@ TEST(Roots, AreNowhereElse) {
     EXPECT_EQ(name_of(path), (Name{path, ""}));
     EXPECT_FALSE(rule_of(classify(path).family).shared) << path;
   }
+}
+
+TEST(Roots, AreHiddenByNamesOfTempfilesForm) {
+  const std::string hidden = "tmp_compile";
+  for (const std::string& below : {std::string("fxgraph"), std::string("triton/0"), kKey, kKey + "/add.json"}) {
+    EXPECT_EQ(hidden_root(hidden + "/" + below), hidden);
+    EXPECT_EQ(hidden_root("alice/tmpab_1xyz9/" + below), "alice/tmpab_1xyz9");
+    EXPECT_EQ(hidden_root("alice/" + below), "") << "it is in a root";
+    EXPECT_EQ(hidden_root("fxgraph/" + hidden + "/" + below), "");
+    EXPECT_EQ(hidden_root("tmp.pid_1_2/" + hidden + "/" + below), "") << "it is Triton's";
+  }
+  for (const std::string& path :
+       {std::string(), hidden, hidden + "/notes", hidden + "//fxgraph", hidden + "/../fxgraph"})
+    EXPECT_EQ(hidden_root(path), "") << path;
 }
 
 TEST(Roots, AreNoPartOfACanonicalName) {

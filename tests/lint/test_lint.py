@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import check_layers  # noqa: E402
+import check_paths  # noqa: E402
 import check_sources  # noqa: E402
 import run_tidy  # noqa: E402
 
@@ -29,6 +30,35 @@ def layer_offences(root):
 
 def source_offences(root):
     return [line.split(": ", 1)[1] for line in check_sources.check(root)[0]]
+
+
+@pytest.mark.parametrize("text, calls", [
+    ("if (::mkdirat(disk_.fd(), place.c_str(), 0700) != 0) return;", ["mkdirat"]),
+    ("const auto file = open_at(directory, path, O_RDONLY | O_NOFOLLOW);", ["open_at"]),
+    ("const auto file = open_at(at.fd(), at.name(), O_RDONLY);", ["open_at"]),
+    ("(void)::fstatat(at.fd(), other.name(), &status, AT_SYMLINK_NOFOLLOW);", ["fstatat"]),
+    ("if (::stat(a.c_str(), &status) != 0 && ::rmdir(b.c_str()) != 0) return;", ["stat", "rmdir"]),
+    ("::linkat(AT_FDCWD, proc_path(file).c_str(), directory, name, AT_SYMLINK_FOLLOW);", ["linkat"]),
+    ("(void)lsetxattr(path.c_str(), name, value, size, 0);", ["lsetxattr"]),
+    ("(void)remove_tree(directory + path);", ["remove_tree"]),
+    ("std::filesystem::remove(path);", ["std::filesystem"]),
+    ("auto text = read_file(AT_FDCWD, path, kLimit);", ["read_file"]),
+])
+def test_paths_finds(tmp_path, text, calls):
+    write(tmp_path, "src/vfs/write/a.cc", "void f() {\n" + text + "\n}\n")
+    assert [line.split(" by a path")[0] for line in check_paths.check(tmp_path)] == [f"src/vfs/write/a.cc:2: {call}" for call in calls]
+
+
+@pytest.mark.parametrize("text", [
+    "const auto file = open_at(at.fd(), at.name(), O_RDONLY | O_NOFOLLOW);",
+    "const auto file = open_at(at->fd(), at->name(),\n  O_RDONLY | O_NOFOLLOW);",
+    "auto text = read_file(AT_FDCWD, proc_path(file.get()), kLimit);",
+    "(void)disk_.remove_tree(place); tree.rename(a, b); (void)::fchmod(file, 0); // ::unlink(x)",
+    "auto tree = LocalTree::open(directory, owner, group, mode);",
+])
+def test_paths_allows(tmp_path, text):
+    write(tmp_path, "src/vfs/write/a.cc", "void f() {\n" + text + "\n}\n")
+    assert list(check_paths.check(tmp_path)) == []
 
 
 @pytest.mark.parametrize("name, text, offence", [

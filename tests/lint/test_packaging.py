@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_packaging.py finds what it is for: each case breaks one thing in the tree's own files."""
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,7 +29,7 @@ def test_the_tree_is_in_order():
 
 @pytest.mark.parametrize("name, old, new, offence", [
     ("meson.build", "systemd/inductorfs@.service", "systemd/other.service", "other.service is missing"),
-    ("src/cli/meson.build", "output: '_inductorfs'", "output: '_other'", "Meson installs no _inductorfs"),
+    ("src/cli/meson.build", "completions/_inductorfs', install", "completions/_other', install", "Meson installs no _inductorfs"),
     ("src/cli/meson.build", "docs/man/inductorfs.1'", "docs/man/other.1'", "Meson installs no inductorfs.1"),
     ("src/cli/meson.build", "executable('inductorfs',", "executable('other',", "other is missing"),
     ("src/cli/meson.build", "docs/man/inductorfs.1'", "docs/man/other.1'", "other.1 is missing"),
@@ -41,3 +43,21 @@ def test_finds(project, name, old, new, offence):
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     assert any(line.endswith(": " + offence) for line in check_packaging.check(project))
+
+
+@pytest.mark.parametrize("unit, left_alone", [("inductorfs@var-cache-inductor.service", True), ("inductorfs@mnt-a\\x2db.service", True),
+                                              ("inductorfs-metrics@7.service", False), ("redis-server.service", False)])
+def test_needrestart_leaves_the_mounts_alone(unit, left_alone):
+    """As needrestart does it: the file is evaluated, and the keys are patterns of names of units (its `override_rc`)."""
+    program = """our %nrconf; my ($file, $unit) = @ARGV; die $@ || $! unless defined do "$file";
+                 my %rules = %{$nrconf{override_rc}}; for (keys %rules) { print $rules{$_} if $unit =~ /$_/ }"""
+    file = REPOSITORY / "packaging/needrestart/inductorfs.conf"
+    done = subprocess.run(["perl", "-e", program, file, unit], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0 and done.stdout == ("0" if left_alone else ""), done
+
+
+def test_updatedb_passes_over_the_type_that_mounts_have():
+    subtype, = re.findall(r'kSubtype = "(\w+)"', (REPOSITORY / "src/fuse/mount.cc").read_text())
+    lines = (REPOSITORY / "systemd/plocate-updatedb.service.d/prune-inductorfs.conf").read_text().splitlines()
+    assert [line for line in lines if line.startswith("ExecStart=")] == [
+        "ExecStart=", f'ExecStart=/usr/sbin/updatedb.plocate --add-prunefs "fuse.{subtype}"']

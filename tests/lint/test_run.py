@@ -29,15 +29,17 @@ def test_a_build_that_fails_is_one_line_and_a_log(tmp_path):
     assert "file.cc:1: an error of the compiler" in Path(last.split()[-1]).read_text()
 
 
-def out(seconds, hit, miss):
-    return {"compile_seconds": seconds, "counters": {"inductor.fxgraph_cache_hit": hit, "inductor.fxgraph_cache_miss": miss}}
+def out(seconds, hit, miss, compiled=0):
+    return {"compile_seconds": seconds, "kernels": (3, compiled), "counters": {"inductor.fxgraph_cache_hit": hit, "inductor.fxgraph_cache_miss": miss}}
 
 
 def test_the_verdict_is_one_line():
     wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(2.0, 7, 0), True)
-    assert not wrong and line.startswith("scripts/run: it works: node B was 20 times as fast as node A (2.0 s instead of 40.0 s): it compiled nothing, took 7 graphs")
+    assert not wrong and line.startswith("scripts/run: it works: node B was 20 times as fast as node A (2.0 s instead of 40.0 s): it compiled nothing, took 7 graphs and 3 Triton kernels of")
     wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(9.0, 5, 2), False)
     assert wrong and line == "scripts/run: it does not work: the results of the nodes differ, and node B compiled 2 of 7 graphs itself"
+    wrong, line = two_nodes.verdict(out(40.0, 0, 7, 3), out(2.0, 7, 0, 1), True)
+    assert wrong and line == "scripts/run: it does not work: node B compiled 1 of 3 Triton kernels itself"
     wrong, line = two_nodes.verdict(out(40.0, 0, 7), out(9.0, 0, 0), True)
     assert wrong and "node B compiled 0 of 0" in line
 

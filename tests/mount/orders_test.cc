@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/remote/nodes.h"
@@ -93,6 +94,11 @@ TEST(Orders, WhatWasHeardIsKeptInTheStore) {
   EXPECT_TRUE(read_heard(store.path(), "cluster").freeze.frozen);
   EXPECT_EQ(read_heard(store.path(), "cluster").freeze.id, "aa");
   EXPECT_EQ(read_heard(store.path(), "cluster").purged, 9);
+  EXPECT_EQ(read_heard(store.path(), "cluster").freeze.at, 5);
+  heard.freeze.at = system_clock().wall_now() / 1'000'000 + kMostAhead;
+  ASSERT_TRUE(write_heard(store.path(), "cluster", heard));
+  const auto at = read_heard(store.path(), "cluster").freeze.at;  // before the clock is asked
+  EXPECT_LE(at, system_clock().wall_now() / 1'000'000) << "a lift that a later clock numbers ends it";
   EXPECT_FALSE(read_heard(store.path(), "another").freeze.frozen) << "the orders of another cluster";
   EXPECT_FALSE(read_heard(store.path(), "").freeze.frozen) << "a local cache belongs to none";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, store.path() + "/orders", "{\"freeze\""));
@@ -144,6 +150,53 @@ TEST_F(Freezing, NamesAMountWhoseRecordHasGoneMeanwhile) {
   EXPECT_EQ(found[0].at("id"), "aa");
   EXPECT_EQ(found[0].at("mountpoint"), "/m");
   EXPECT_FALSE(found[0].at("obeyed").get<bool>());
+}
+
+/// The record of a mount that has obeyed an order whose number came from a clock that was ahead.
+class Numbers : public ::testing::Test {
+ protected:
+  static Deadline soon() { return Deadline::after(Milliseconds(1000)); }
+  [[nodiscard]] Orders orders() { return parse_orders(remote_->read_orders(soon())->text).value_or(Orders{}); }
+  [[nodiscard]] int64_t ahead() { return remote_->read_orders(soon())->server_time + 23LL * 3600 * 1000; }
+  void order(ClusterRequest::Kind kind) {
+    ClusterRequest request;
+    request.kind = kind;
+    request.dry_run = false;
+    ASSERT_TRUE(run_cluster_request(*remote_, request, [] { return true; }));
+  }
+  std::unique_ptr<remote::Remote> remote_ = remote::open_memory(remote::make_memory_cluster());
+};
+
+TEST_F(Numbers, OfALiftAreLargerThanThatOfTheFreeze) {
+  const int64_t at = ahead();
+  Orders frozen;
+  frozen.freeze = {"aa", true, "", "", at};
+  ASSERT_TRUE(*remote_->replace_orders("", encode_orders(frozen), soon()));
+  order(ClusterRequest::Kind::kLift);
+  EXPECT_GT(orders().freeze.at, at);
+  order(ClusterRequest::Kind::kFreeze);
+  EXPECT_GT(orders().freeze.at, at + 1);
+}
+
+TEST_F(Numbers, AreLargerThanWhatTheMountsHoldOfAServerThatHasLostItsOrders) {
+  const int64_t at = ahead();
+  const config::Json record = config::Json::object({{"freeze_at", at}, {"purged", at + 5}});
+  ASSERT_TRUE(remote_->beat("aa", config::to_line(record), soon()));
+  order(ClusterRequest::Kind::kLift);
+  EXPECT_GT(orders().freeze.at, at);
+  order(ClusterRequest::Kind::kPurge);
+  ASSERT_EQ(orders().purges.size(), 1U);
+  EXPECT_GT(orders().purges.front().id, at + 5) << "the mount would acknowledge it unheard";
+}
+
+TEST_F(Numbers, ThatNoClockSaysAreNobodys) {
+  const config::Json record = config::Json::object({{"freeze_at", INT64_MAX}, {"purged", UINT64_MAX}});
+  ASSERT_TRUE(remote_->beat("aa", config::to_line(record), soon()));
+  order(ClusterRequest::Kind::kLift);
+  order(ClusterRequest::Kind::kPurge);
+  const int64_t most = remote_->read_orders(soon())->server_time + kMostAhead + 1;
+  EXPECT_LE(orders().freeze.at, most);
+  EXPECT_LE(orders().purges.front().id, most);
 }
 
 TEST(ClusterRequest, ComesBackAsItWas) {

@@ -118,6 +118,10 @@ TEST(Unreached, NamesTheRemoteWithoutItsPassword) {
   EXPECT_EQ(away.code(), ErrorCode::kUnavailable);
   EXPECT_NE(away.what().find("cache.example does not answer: resting after: refused: check "), std::string::npos);
   EXPECT_EQ(away.what().find("secret"), std::string::npos);
+  settings.remote = "unix:///run/cache.sock";
+  const Error closed = unreached(settings, Error(ErrorCode::kUnavailable, "connect: Permission denied"));
+  EXPECT_NE(closed.what().find("that this user may write to its socket"), std::string::npos) << closed.what();
+  EXPECT_EQ(closed.what().find("port"), std::string::npos) << closed.what();
   EXPECT_EQ(unreached(settings, Error(ErrorCode::kInvalid, "--scope")).what(), "--scope");
 }
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import signal
 import subprocess
 import tarfile
@@ -11,6 +12,7 @@ import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import QuickCluster, appears, blobs, populate, published
 from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.users import as_user
 
 
 @pytest.fixture
@@ -83,6 +85,38 @@ def test_a_pipe_and_the_scopes(cluster, other, filled):
     scopes = set(cluster.redis.keys("*:idx"))
     assert set(other.redis.keys("*:idx")) == scopes != set()
     assert len(other.redis.keys("*:about")) == len(scopes), "a scope with artefacts is announced, too"
+
+
+@pytest.mark.usefixtures("root")
+def test_what_only_a_user_shares_is_imported_when_it_is_asked_for(cluster, other, tmp_path):
+    """That user's jobs run it: whoever calls import must know."""
+    node = cluster.quick("a")
+    cluster.directory.chmod(0o755)
+    node.root.chmod(0o755)
+    (node.cache / "hers").mkdir()
+    os.chown(node.cache / "hers", 54321, 54321)
+    as_user(54321, 0o022, artefacts.write_atomic, node.cache / "hers", artefacts.code("hers"), "int hers;")
+    artefacts.write_atomic(node.cache, artefacts.code("everybody's"), "int all;")
+    node.sync()
+    wanted = tmp_path / "all.tar.zst"
+    assert report(archive(cluster, "export", "--json", wanted))["done"] == 2
+    taken = archive(other, "import", wanted)
+    assert taken.code == 3 and "imported 1 artefact for everybody;" in taken.out, taken.out + taken.err
+    assert "left out 1 artefact: for user=#54321 only, whose jobs would run it" in taken.out, taken.out
+    asked = report(archive(other, "import", "--json", "--for", "user=#54321", wanted))
+    assert asked["done"] == 1 and asked["had"] == 1 and asked["for"] == ["everybody", "user=#54321"]
+    assert report(archive(other, "import", "--json", "--for", "all", wanted))["had"] == 2
+
+
+def test_an_archive_that_inflates_to_more_than_the_disk_has_is_refused_before_it_does(other, filled, tmp_path):
+    members = unpacked(filled[2])
+    manifest = json.loads(members[0][1])
+    entry = next(one for one in manifest["entries"] if one["path"].endswith(".cpp"))
+    manifest["entries"] += [entry | {"digest": hashlib.sha256(str(number).encode()).hexdigest(), "size": 512 << 20} for number in range(100_000)]
+    bomb = packed(tmp_path / "bomb", [(members[0][0], json.dumps(manifest).encode()), *members[1:]])
+    done = archive(other, "import", bomb)
+    assert done.code == 1 and "MiB to spare: name another TMPDIR" in done.err, done.out + done.err
+    assert not published(other)
 
 
 def test_a_selection(cluster, filled, tmp_path):

@@ -300,8 +300,8 @@ def test_server_that_is_away_is_no_error(cluster, place, remote):
     done = mount(cluster, place, remote=remote)
     assert done.code == 0 and done.err.count("\n") == 1, done.err
     assert done.err.startswith(f"inductorfs: warning: the remote cannot be reached: {remote}: "), done.err
-    assert done.err.endswith("; the mount serves what is on this host, and shares when the remote answers: "
-                             "check host, port and network\n"), done.err
+    remedy = "check that the server runs, and that this user may write to its socket" if remote.startswith("unix:") else "check host, port and network"
+    assert done.err.endswith(f"; the mount serves what is on this host, and shares when the remote answers: {remedy}\n"), done.err
     assert done.seconds < 5 * PATIENCE
     assert artefacts.write_graph(place.cache, "k", "value").read_bytes() == b"value"
     assert place.status()["remote"]["reachable"] is False

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -61,7 +62,7 @@ def test_all_mounts_are_listed_until_they_end(cluster, pair):
     assert one["age_s"] < 90 and one["scope_count"] >= len(one["scopes"]) > 0 and one["frozen"] is False
     text = run([PROGRAM, "nodes", *remote], a.env(), 30).out
     assert text.splitlines()[0].split()[:3] == ["HOST", "MOUNTPOINT", "VERSION"] and str(b.cache) in text
-    assert "mounts of earlier releases" in text
+    assert "mounts that may only read the server" in text
     assert all(cluster.redis.command("PTTL", key) > 0 for key in cluster.redis.keys("*:{nodes}:*"))
     b.unmount()
     assert str(b.cache) not in mountpoints(listed(a))
@@ -155,6 +156,51 @@ def test_a_freeze_outlives_a_restart_without_the_server_and_a_server_that_lost_i
     assert b.status()["cluster"]["frozen"] and not os.path.lexists(b.cache / path)
     assert a.cli("freeze", "--lift", a.cache).code == 0
     appears(b.cache / path)
+
+
+def test_a_freeze_from_a_clock_that_was_ahead_ends_with_the_next_lift(cluster, pair):
+    a, b = pair
+    path = share(a, b, "key")
+    ahead = int((time.time() + 23 * 3600) * 1000)
+    order = json.dumps({"v": 1, "freeze": {"id": "aabb", "frozen": True, "why": "ahead", "by": "x", "at": ahead}, "purges": [], "dropped": 0})
+    for lost in (False, True):
+        cluster.redis.command("SET", "ifs1:{nodes}:orders", order.replace("aabb", f"aabb{int(lost)}").replace(str(ahead), str(ahead + lost * 3600)))
+        for node in pair:
+            wait_until(lambda node=node: node.status()["cluster"]["frozen"], 60, "the mounts to obey")
+        disappears(b.cache / path, 20)
+        if lost:  # with all that the server had
+            wait_until(lambda: all(one["freeze_at"] == ahead + 3600 for one in listed(a)), 60, "the mounts to tell it")
+            cluster.redis.command("DEL", "ifs1:{nodes}:orders")
+        done = a.cli("freeze", "--lift", a.cache)
+        assert done.code == 0 and "2 of 2 live mounts have obeyed" in done.out, (done.out, done.err)
+        appears(b.cache / path)
+
+
+def test_a_purge_is_obeyed_by_mounts_that_have_obeyed_one_from_a_clock_that_was_ahead(cluster, pair):
+    a, b = pair
+    ahead = int((time.time() + 23 * 3600) * 1000)
+    orders = {"v": 1, "freeze": {}, "purges": [{"id": ahead, "selection": {"pattern": "nowhere/*"}}], "dropped": 0}
+    cluster.redis.command("SET", "ifs1:{nodes}:orders", json.dumps(orders))
+    wait_until(lambda: all(one["purged"] == ahead for one in listed(a)), 60, "the mounts to obey")
+    cluster.redis.command("DEL", "ifs1:{nodes}:orders")
+    path = share(a, b, "key")
+    done = a.cli("purge", "--yes", "--all", a.cache, "--timeout", str(15 * PATIENCE))
+    assert done.code == 0 and "2 of 2 live mounts" in done.out, (done.out, done.err)
+    disappears(a.cache / path, 2)  # the writer's own: it has not only said that it obeyed
+
+
+def test_a_mount_on_a_copied_store_is_another_one(cluster):
+    a = cluster.quick("a")
+    a.unmount()
+    b = cluster.node("b", start=False)
+    shutil.copytree(a.store, b.store, symlinks=True, dirs_exist_ok=True)
+    remount(a, cluster)
+    remount(b, cluster)
+    wait_until(lambda: {str(a.cache), str(b.cache)} <= mountpoints(listed(a)), 20, "both to be listed")
+    assert len({one["id"] for one in listed(a)}) == 2
+    with stopped(b.worker()):
+        done = a.cli("freeze", a.cache, "--timeout", "10")  # a beats within 6.25 s
+        assert done.code == 1 and "1 of 2 live mounts have obeyed" in done.out, (done.out, done.err)
 
 
 def test_a_purge_counts_first_and_then_takes_what_is_selected_from_the_cluster_and_all_mounts(cluster, pair):

@@ -13,11 +13,11 @@ from inductorfs_testing.processes import wait_until
 
 ONCE = ("--compile-once", "120")
 # A rank: it looks for a graph as torch does (codecache.py: iterate_over_candidates), and "compiles" what is not there, which ends when
-# the file `go` is there.
+# the file `go` is there. Meanwhile it uses a tenth of a processor, or waits for that file as for another rank.
 RANK = """
 import os, signal, sys, time
 from inductorfs_testing import artefacts
-cache, key, go = sys.argv[1:4]
+cache, key, go, meanwhile = sys.argv[1:5]
 path = artefacts.graph(key, "compiled")
 directory = os.path.join(cache, os.path.dirname(path))
 signal.signal(signal.SIGUSR1, lambda *_: print("signal", flush=True))
@@ -30,19 +30,22 @@ if found:
 else:
     print("compiles", flush=True)
     while not os.path.exists(go):
-        time.sleep(0.01)
+        begin = time.monotonic()
+        while meanwhile == "works" and time.monotonic() - begin < 0.005:
+            pass
+        time.sleep(0.05)
     artefacts.write_graph(cache, key, "compiled")
     print("made", flush=True)
 """
 
 
 class Rank:
-    def __init__(self, node, key, go):
+    def __init__(self, node, key, go, meanwhile):
         support = os.path.dirname(os.path.dirname(os.path.abspath(artefacts.__file__)))
         self.node = node
         self._out = node.root / f"rank-{time.monotonic_ns()}"
         with open(self._out, "wb") as out:
-            self.child = subprocess.Popen([sys.executable, "-c", RANK, node.cache, key, go], stdout=out, stderr=out,
+            self.child = subprocess.Popen([sys.executable, "-c", RANK, node.cache, key, go, meanwhile], stdout=out, stderr=out,
                                           env=os.environ | {"PYTHONPATH": support})
 
     @property
@@ -63,8 +66,8 @@ def ranks(tmp_path):
     """Starts ranks; all end with the test."""
     started = []
 
-    def start(node, key="graph", go=tmp_path / "go"):
-        started.append(Rank(node, key, go))
+    def start(node, key="graph", go=tmp_path / "go", meanwhile="works"):
+        started.append(Rank(node, key, go, meanwhile))
         return started[-1]
     start.go = tmp_path / "go"
     yield start
@@ -77,9 +80,9 @@ def waits(*nodes):
     return sum(node.counters().get("leases.waits", 0) for node in nodes)
 
 
-def begin(ranks, first, *others):
+def begin(ranks, first, *others, meanwhile="works"):
     """The rank that compiles, and the others, who wait for it."""
-    leader = ranks(first)
+    leader = ranks(first, meanwhile=meanwhile)
     wait_until(leader.compiles, 20, "the first rank")
     before = waits(*set(others))
     rest = [ranks(node) for node in others]
@@ -109,6 +112,20 @@ def test_the_next_rank_compiles_when_the_first_is_killed(cluster, ranks):
     ranks.go.touch()
     for rank in others:
         rank.ended(*(["compiles", "made"] if rank.compiles() else ["hit compiled"]))
+
+
+def test_nobody_waits_for_a_rank_that_waits_itself(cluster, ranks):
+    """As in a collective within the compile, for which it needs those that wait for it (docs/operations.md)."""
+    a, b = cluster.quick("a", *ONCE), cluster.quick("b", *ONCE)
+    leader, others = begin(ranks, a, a, a, b, b, meanwhile="waits")
+    wait_until(lambda: all(rank.compiles() for rank in others), 60, "all others to compile")
+    late = [ranks(a), ranks(b)]
+    wait_until(lambda: all(rank.compiles() for rank in late), 10, "those who come later to compile soon")
+    assert sum(node.counters()["leases.idle"] for node in (a, b)) == 4
+    assert "view.lease_idle" in a.log.read_text() and "let go because it waited itself" in a.cli("stats", a.cache).out
+    ranks.go.touch()
+    for rank in [leader, *others, *late]:
+        rank.ended("compiles", "made")
 
 
 def test_a_host_that_dies_with_its_ranks_is_not_waited_for(cluster, ranks):

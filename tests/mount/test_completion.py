@@ -11,6 +11,8 @@ from inductorfs_testing.fixtures import lack
 from inductorfs_testing.processes import run
 
 PROGRAM = places.program()
+# The completions ask the program for its options.
+SHELL = {"PATH": f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"}
 
 
 def completions(shell):
@@ -29,7 +31,7 @@ def bash(tmp_path):
         line = ["inductorfs", *words]
         program = (f"source {script}; complete -p inductorfs >/dev/null || exit 9; cd {shlex.quote(str(cwd or tmp_path))}; "
                    f"COMP_WORDS=({shlex.join(line)}); COMP_CWORD={len(words)}; _inductorfs; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
-        done = run(["bash", "--norc", "--noprofile", "-c", program], {"PATH": os.environ["PATH"]})
+        done = run(["bash", "--norc", "--noprofile", "-c", program], SHELL)
         assert done.code == 0 and done.err == "", done
         return done.out.split("\n")[:-1] if done.out.strip() else []
     return complete
@@ -87,5 +89,33 @@ def test_zsh_reads_its_completions(tmp_path):
         lack("zsh is not here")
     (tmp_path / "_inductorfs").write_text(completions("zsh"))
     done = run([zsh, "-f", "-c", "fpath=($1 $fpath); autoload -Uz compinit; compinit -u -d $1/dump; print -r -- ${_comps[inductorfs]}; "
-                "autoload +X _inductorfs && whence -w _inductorfs", "zsh", tmp_path], {"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+                "autoload +X _inductorfs && whence -w _inductorfs", "zsh", tmp_path], SHELL | {"HOME": str(tmp_path)})
     assert done.out.split() == ["_inductorfs", "_inductorfs:", "function"] and done.err == "", done
+
+
+def test_zsh_tells_its_completion_system_what_the_program_takes(tmp_path):
+    """What the functions of zsh's own completion system are given: they work only where a person presses TAB."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        lack("zsh is not here")
+    (tmp_path / "_inductorfs").write_text(completions("zsh").removesuffix('_inductorfs "$@"\n'))
+
+    def told(state, *words):
+        program = (f'source {tmp_path}/_inductorfs; _describe() {{ print -rl -- $commands }}; '
+                   f'_arguments() {{ if [[ $1 == -C ]]; then state={state}; words=({shlex.join(words)}); else print -rl -- "$@"; fi }}; '
+                   "words=(inductorfs); _inductorfs")
+        done = run([zsh, "-f", "-c", program], SHELL)
+        assert done.code == 0 and done.err == "", done
+        return done.out.splitlines()
+    commands = told("command", "")
+    assert [line.split(":")[0] for line in commands] == shown_commands()
+    assert "completion:Print the completions of this program for a shell" in commands
+    mount = told("arguments", "mount")
+    assert "1:MOUNTPOINT:_files -/" in mount and "1:MOUNTPOINT:_inductorfs_mountpoints" in told("arguments", "unmount")
+    assert "1:SHELL:(bash zsh)" in told("arguments", "completion")
+    (config,), (store,) = ([line for line in mount if line.startswith(f"*--{name}=")] for name in ("config", "store"))
+    assert config.endswith(":FILE:_files") and store.endswith(":DIR:_files -/")
+    for command in shown_commands():
+        text = run([PROGRAM, command, "--help"], dict(os.environ)).out
+        options = [re.match(r"\*(--[\w-]+)=?\[\S.*\]", line) for line in told("arguments", command) if line.startswith("*--")]
+        assert all(options) and set(re.findall(r"^  (?:-h,)?(--[\w-]+)", text, re.MULTILINE)) <= {option[1] for option in options}, command

@@ -2,9 +2,10 @@
 """Programs with one torch and several vLLMs in one mount: what an engine makes is its own, what torch makes is everybody's. The packages
 are such that nobody can run them."""
 import json
+from pathlib import Path
 
 import pytest
-from inductorfs_testing import environments
+from inductorfs_testing import documented, environments
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.processes import wait_until
 
@@ -40,6 +41,22 @@ def test_what_an_engine_makes_comes_to_equal_engines_only(cluster, packages):
             wait_until(lambda: different.read(code) == "code", 20, "what depends on torch alone")
             assert different.read(model) is None, name
     assert any("vllm 0.32.0" in root.get("environment", "") for root in b.status()["file_system"]["first_roots"])
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_variable_in_no_key_parts_readers_where_nothing_is_declared(cluster, packages, told):
+    """In the directories of the documents. A mount that is told of an environment has that one, and looks at no reader."""
+    a, b = cluster.node("a", options=LEARNED), cluster.node("b", options=("--python", cluster.directory / "one/bin/python") if told else LEARNED)
+    roots = [Path(documented.variables(node.cache, node.plain_env(), words=" --root serving")["VLLM_CACHE_ROOT"]) for node in (a, b)]
+    with Writer(roots[0], packages["one"]) as one:
+        model, code = one.write_model("model"), one.write("code")
+    a.sync()
+    with Writer(roots[1], packages["one"]) as equal, Writer(roots[1], packages["one"], variables={"TRITON_DEFAULT_FP_FUSION": "0"}) as other:
+        for job in (equal, other):
+            assert job.read("fxgraph/none") is None  # as torch asks first
+            wait_until(lambda: job.read(code) == "code", 20, "what depends on no variable")
+        wait_until(lambda: equal.read(model) is not None, 20, "the model")
+        assert (other.read(model) is not None) == told
 
 
 def test_a_mount_with_an_engine_publishes_nothing_of_another(cluster, packages):

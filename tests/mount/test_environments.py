@@ -13,7 +13,7 @@ import pytest
 from inductorfs_testing import artefacts, environments
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.hung_files import hung_files
-from inductorfs_testing.processes import wait_until
+from inductorfs_testing.processes import run, wait_until
 
 LEARNED = ("--writers", "learned")
 
@@ -48,6 +48,100 @@ def test_each_process_publishes_under_its_own_environment(cluster, packages):
     assert sorted(root["path"] for root in branches(b)) == ["team", "team"]
     assert (b.cache / "team" / own).read_text() == "one", "a program without torch sees all of them"
     assert (b.cache / "team" / other).read_text() == "two"
+
+
+@pytest.mark.parametrize("by_a_shell", [False, True])
+@pytest.mark.parametrize("root", [".", "team"])
+def test_what_is_removed_stays_away_from_the_next_job(cluster, packages, root, by_a_shell):
+    """As torch's cache tests and users do: all of the directory, after a job has found what the cluster has."""
+    a, b = (cluster.node(name, options=LEARNED) for name in ("a", "b"))
+    for node in (a, b):
+        (node.cache / root).mkdir(exist_ok=True)
+    with Writer(a.cache / root, packages[0]) as one:
+        graph, code = one.write_graph("one"), one.write("two")
+    a.sync()
+    with Writer(b.cache / root, packages[0]) as one:
+        for name, text in ((graph, "one"), (code, "two")):
+            wait_until(lambda name=str(name), text=text: one.read(name) == text, 20, f"{name} of the cluster")
+        if not by_a_shell:
+            one.remove(".")
+            assert one.read(graph) is None and one.read(code) is None
+    if by_a_shell:
+        for entry in os.scandir(b.cache / root):
+            shutil.rmtree(entry.path)
+    with Writer(b.cache / root, packages[0]) as next_one:
+        assert next_one.read(graph) is None and next_one.read(code) is None
+    with Writer(a.cache / root, packages[0]) as elsewhere:
+        assert elsewhere.read(graph) == "one" and elsewhere.read(code) == "two"
+
+
+@pytest.mark.usefixtures("root")
+def test_images_with_the_same_sizes_and_times_are_two_environments(cluster):
+    """As images of containers are made: squashfs with times of 0, one update later at the same place, and equal but for the bytes of a library."""
+    a, b = (cluster.node(name, options=LEARNED) for name in ("a", "b"))
+    cluster.directory.chmod(0o755)
+    images, place = [], cluster.directory / "image"
+    for library in ("TORCH", "OTHER"):
+        made = environments.make(cluster.directory / library)
+        (made / "torch/lib/libtorch_cpu.so").write_text(library)
+        images.append(cluster.directory / f"{library}.squashfs")
+        run(["mksquashfs", cluster.directory / library, images[-1], "-all-time", "0", "-mkfs-time", "0", "-all-root", "-quiet", "-no-progress"], seconds=60)
+    packages = place / made.relative_to(cluster.directory / library)
+    place.mkdir()
+
+    @contextlib.contextmanager
+    def image(number):
+        assert run(["mount", "-o", "loop,ro", images[number], place]).code == 0
+        try:
+            yield packages
+        finally:
+            wait_until(lambda: run(["umount", place]).code == 0, 20, "nobody to use the image")
+
+    with image(0) as first, Writer(a.cache, first) as job:
+        made = job.write_graph("first")
+        assert job.read(made) == "first"
+    a.sync()
+    for node in (a, b):
+        with image(0) as first, Writer(node.cache, first) as job:
+            wait_until(lambda job=job: job.read(made) == "first", 20, "what the first image has made")
+        with image(1) as second, Writer(node.cache, second) as job:
+            assert job.read(made) is None, node.name
+
+
+@pytest.mark.parametrize("forgets", ["the kernel", "the mount"])
+@pytest.mark.parametrize("root", ["", "team"])
+def test_a_shell_lists_and_removes_what_jobs_have_looked_up_although_it_is_forgotten(cluster, packages, root, forgets):
+    """Of all environments. The kernel drops what it knows below a name when a job of another environment asks for that name, or when it needs memory."""
+    a, b = (cluster.node(name, options=LEARNED) for name in ("a", "b"))
+    for node in (a, b):
+        (node.cache / root).mkdir(exist_ok=True)
+    made = []
+    for one in packages:
+        with Writer(a.cache / root, one) as job:
+            job.compile("kernels", "kernel")
+            made.append((job.write_graph("graph"), job.write("code")))
+    a.sync()
+
+    def found(job, names):
+        return [job.read(name) for name in names], job.kernel("kernels", "kernel")
+
+    for one, names in zip(packages, made, strict=True):
+        with Writer(b.cache / root, one) as job:
+            wait_until(lambda job=job, names=names: None not in found(job, names)[0] and found(job, names)[1], 20, "what the cluster has")
+    if forgets == "the mount":
+        b.unmount()
+        b.start(*LEARNED)
+    top = b.cache / root
+    assert {"fxgraph", made[0][1][:2], "kernels"} <= set(os.listdir(top))
+    assert os.listdir(top / "kernels") == [artefacts.triton_key("kernel")]
+    for entry in (*os.scandir(top / "kernels"), *(entry for entry in os.scandir(top) if entry.name != "kernels")):
+        shutil.rmtree(entry.path)
+    for one, names in zip(packages, made, strict=True):
+        with Writer(b.cache / root, one) as job:
+            assert found(job, names) == ([None, None], None)
+    for one, names in zip(packages, made, strict=True):
+        with Writer(a.cache / root, one) as job:
+            assert None not in found(job, names)[0] and found(job, names)[1]
 
 
 def test_what_a_shell_makes_stays_here_and_explain_says_why(cluster):

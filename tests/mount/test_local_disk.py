@@ -196,7 +196,7 @@ def test_a_rename_by_descriptor_makes_no_path_that_nothing_reaches(cluster):
 
 
 def test_a_path_that_nothing_reaches_is_set_aside_at_the_next_mount(cluster):
-    """As an earlier release left it: the mount failed for good, and so did `inductorfs check`."""
+    """No call of a program makes such a path: without this the mount failed for good, and so did `inductorfs check`."""
     a = cluster.quick("a")
     name = artefacts.write_atomic(a.cache, artefacts.code("x"), "bytes").relative_to(a.cache)
     (a.cache / "deep").mkdir()

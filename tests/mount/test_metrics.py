@@ -18,6 +18,7 @@ from inductorfs_testing import artefacts, places
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.users import as_user
 
 PROGRAM = places.program()
 TREE = Path(__file__).resolve().parents[2]
@@ -94,6 +95,14 @@ def storm(writer, reader, number, count=10):
     writer.sync()
     for name in made:
         assert appears(reader.cache / name).read_text().startswith(f"{number} ")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_user_without_any_rights_gets_the_figures_of_roots_mounts(cluster):
+    """inductorfs-metrics@.service runs as one (DynamicUser=)."""
+    node = cluster.quick("a")
+    asked = as_user(54321, 0o077, run, [PROGRAM, "metrics"], {"PATH": "/usr/bin:/bin"}, 60)
+    assert asked.code == 0 and series(asked.out, "inductorfs_remote_configured", node.cache) == [1], asked.out + asked.err
 
 
 def test_a_scrape_is_answered_in_the_format_that_it_wants(cluster, tmp_path):

@@ -3,6 +3,7 @@
 the local disk where a local disk would give one, a miss elsewhere, and nothing it wrote is lost."""
 import contextlib
 import errno
+import json
 import mmap
 import os
 import resource
@@ -373,6 +374,31 @@ def test_memory_is_bounded_while_much_is_fetched(cluster):
     print(f"\ndaemon's peak: {before >> 20} MiB before, {grown >> 20} MiB more")
     assert is_little(grown, 160 << 20)
     assert is_little(memory_of(writer), 300 << 20)
+
+
+def test_who_only_looks_pushes_out_little_that_a_job_has_read(cluster):
+    """What du, updatedb or the stat of a backup does at night: 120 MiB through a store of 64, of which jobs have read 20."""
+    writer = cluster.quick("writer")
+    names = [artefacts.write_atomic(writer.cache, artefacts.code(f"file {index}"), text(512 << 10, index)).relative_to(writer.cache)
+             for index in range(280)]
+    writer.sync(120)
+    node = cluster.quick("node", "--prefetch", "0", "--store-limit", "64M")
+    node.catch_up(writer)
+    read, walked = names[:40], names[40:]
+
+    def fetched():
+        return json.loads(node.cli("stats", node.cache, "--json").out)["all"]["fetched"]
+
+    def fetched_while(look, some):
+        before = fetched()
+        for name in some:
+            look(appears(node.cache / name))
+        return fetched() - before
+
+    assert fetched_while(Path.read_bytes, read) == len(read)
+    assert fetched_while(Path.stat, walked) == len(walked)
+    assert node.status()["store"]["evicted"] > len(walked) / 2
+    assert fetched_while(Path.read_bytes, read) == 0
 
 
 # ---- Redis away for long, and an index that is too much

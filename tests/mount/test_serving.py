@@ -30,14 +30,14 @@ def aot(digit):
     return f"torch_compile_cache/torch_aot_compile/{digit * 64}/rank_0_0/model"
 
 
-def write_model(node, digit, content):
+def write_model(node, digit, content, root="vllm"):
     """As vllm/compilation/decorators.py: save_aot_compiled_function."""
-    return artefacts.write_atomic(node.cache / "vllm", aot(digit), pickle.dumps(content, protocol=4))
+    return artefacts.write_atomic(node.cache / root, aot(digit), pickle.dumps(content, protocol=4))
 
 
-def write_factors(node, short, **environment):
+def write_factors(node, short, root="vllm", **environment):
     """As vllm/compilation/backends.py: in place, if absent."""
-    path = node.cache / "vllm" / "torch_compile_cache" / short / "rank_0_0" / "backbone" / "cache_key_factors.json"
+    path = node.cache / root / "torch_compile_cache" / short / "rank_0_0" / "backbone" / "cache_key_factors.json"
     artefacts.make_directories(path.parent)
     path.write_text(json.dumps({"env": {**ENVIRONMENT, **environment}, **HASHES}, indent=2, sort_keys=True))
     return path
@@ -94,6 +94,25 @@ def test_which_variable_gives_a_pod_another_hash_is_said(pair):
     assert shown.count("differs in") == 1 and "differs in VLLM_P2P_SIDE_CHANNEL_HOST\n" in shown, shown
     assert "6 further misses were not examined" in shown, shown
     assert '- here:  "10.0.0.8"\n' in shown and '+ there: "10.0.0.7"\n' in shown and "kv-transfer-config" in shown, shown
+
+
+@pytest.mark.parametrize("publishes", [True, False])
+@pytest.mark.parametrize("root", ["vllm", "serving/vllm"])
+def test_it_is_said_of_what_stays_on_this_host_too(pair, cluster, root, publishes):
+    """As after two kills of a worker within the quiet time: whose the file is that lies there is not known any more."""
+    a, b = pair[0], cluster.quick("c", *([] if publishes else ["--no-publish"]))
+    write_model(a, "a", "graphs")
+    write_factors(a, "aaaaaaaaaa", VLLM_P2P_SIDE_CHANNEL_HOST="10.0.0.7")
+    a.sync()
+    top = b.cache / root
+    (top / aot("b")).parents[1].mkdir(parents=True)
+    wait_until(lambda: b.status()["catalog"]["entries"] == 2, 20 * PATIENCE, "two entries to be known")
+    assert not os.path.lexists(top / aot("b"))
+    write_model(b, "b", "graphs", root)
+    for short, address in (("dddddddddd", "10.0.0.9"), ("bbbbbbbbbb", "10.0.0.8")):
+        write_factors(b, short, root, VLLM_P2P_SIDE_CHANNEL_HOST=address)
+    shown = why_miss(b)
+    assert "this host's hash is bbbbbbbbbb" in shown and '- here:  "10.0.0.8"\n' in shown and '+ there: "10.0.0.7"\n' in shown, shown
 
 
 def test_what_others_wrote_as_factors_breaks_nothing(pair):

@@ -123,14 +123,3 @@ def test_what_a_start_asked_for_takes_little_of_the_server(cluster):
     counters = b.counters()
     assert counters["remote.fetch_blocks"] == 1 and counters.get("lookup.lost", 0) == 0
     assert b.status()["catalog"]["queued"] == 0, "nothing was compiled"
-
-
-def test_nothing_is_gathered_beside_a_release_that_could_not_read_it(cluster):
-    earlier = json.dumps({"v": 1, "host": "old", "mountpoint": "/cache", "version": "0.0.9"})
-    cluster.redis.command("SET", "ifs1:{nodes}:node:0123456789abcdef", earlier)
-    cluster.redis.command("ZADD", "ifs1:{nodes}:registry", str(2**53), "0123456789abcdef")
-    a = cluster.quick("a")
-    job(a, "mine")
-    published(a, 1)
-    wait_until(lambda: "catalog.not_gathered" in a.log.read_text(), 20, "the reason")
-    assert a.counters().get("remote.gathered_blobs", 0) == 0

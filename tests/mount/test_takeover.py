@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -251,6 +252,25 @@ def test_a_worker_that_hangs_is_replaced(cluster, tmp_path):
         load.advance(100)
         no_errors(load)
     assert takeover(node)["last_end"] == "hung, and was killed" and takeover(node)["restarts"] == 1
+
+
+def test_a_host_that_sleeps_or_a_paused_container_counts_no_crash(cluster, tmp_path):
+    """All processes of the mount stand still at once, and are continued in either order. A request is in flight each time."""
+    node = cluster.quick("a", "--hang-timeout", "1", "--crash-limit", "1")
+    with Load(node.cache, tmp_path / "load") as load:
+        for turn in range(4):
+            load.advance(20)
+            frozen = [*node.supervisors(), *node.daemons()]
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            slept = time.monotonic() + 2  # the time is what is tested: longer than the limit
+            wait_until(lambda end=slept: time.monotonic() > end, what="the pause")
+            for pid in frozen if turn % 2 else reversed(frozen):
+                os.kill(pid, signal.SIGCONT)
+            load.advance(20)
+        no_errors(load)
+    told = takeover(node)
+    assert told["restarts"] == 0 and told["safe_mode"] is False
 
 
 def test_the_command_line_waits_for_the_next_worker(cluster, node):

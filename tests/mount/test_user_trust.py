@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose artefacts a user's jobs run: --trust, with real daemons of root, processes of several users, and two nodes."""
+import mmap
 import os
 import pwd
+import subprocess
+import sys
 
 import pytest
-from inductorfs_testing import artefacts
+from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import appears
-from inductorfs_testing.processes import wait_until
+from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.users import as_user
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -89,6 +92,115 @@ def test_what_another_user_puts_into_a_root_stays_on_its_host(nodes):
     write(hers, ALICE)
     b.sync()
     assert (root / SOURCE).read_text() == "int his;", "the local file stands"
+
+
+def in_place(path):
+    with open(path, "r+") as file:
+        file.write("int his; ")
+
+
+def mapped(path):
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
+        pages[:3] = b"his"
+        pages.flush()
+
+
+@pytest.mark.parametrize("mode, umask, groups, meddle", [
+    (0o755, 0, (), in_place), (0o755, 0, (), mapped), (0o755, 0, (), None), (0o775, 0o002, (ALICE,), in_place), (0o775, 0o002, (ALICE,), None)])
+def test_what_another_user_wrote_or_named_in_a_users_root_stays_on_its_host(cluster, nodes, mode, umask, groups, meddle):
+    """Who owns a file does not say who made it: her jobs' umask, or her group, lets him write to it and rename it."""
+    a, b = nodes()
+    root, other = make_root(a, "alice", ALICE, mode), artefacts.code("another kernel")
+    as_user(ALICE, umask, artefacts.write_atomic, root, SOURCE, TEXT)
+    as_user(ALICE, umask, (root / other).parent.mkdir)
+    a.sync()
+    hers = make_root(b, "alice", ALICE)
+    assert appears(hers / SOURCE).read_text() == TEXT
+    if meddle:
+        temporary = (root / other).with_name(".4711.tmp")
+        as_user(ALICE, umask, temporary.write_text, TEXT)
+        as_user(BOB, 0o022, meddle, temporary, groups=groups)
+        as_user(ALICE, 0o022, os.rename, temporary, root / other)
+    else:
+        as_user(BOB, 0o022, os.rename, root / SOURCE, root / other, groups=groups)
+    last = artefacts.code("what comes later")
+    write(root, ALICE, last, "int later;")
+    a.sync()
+    assert appears(hers / last).read_text() == "int later;"
+    assert not (hers / other).exists(), f"code of user {BOB} in the name of user {ALICE}"
+    told = a.explain(root / other)
+    who = "any user may have written to it" if meddle is mapped else f"user {BOB} has written to it, or has given it its name"
+    assert who in told and "--trust" in told, told
+    a.unmount()
+    a.start(*cluster.options(), *PATIENT)
+    a.sync()
+    assert not (hers / other).exists(), "the mark stays with the file"
+
+
+MAPS = """
+import mmap, sys
+with open(sys.argv[1], "r+b") as file:
+    pages = mmap.mmap(file.fileno(), 0)
+print("mapped", flush=True)
+sys.stdin.readline()
+pages[:3] = b"his"
+pages.flush()
+print("written", flush=True)
+"""
+
+
+@pytest.mark.parametrize("narrowed", ["moved", "root", "file"])
+def test_what_a_stranger_had_mapped_before_he_was_kept_out_stays_on_its_host(nodes, narrowed):
+    """The kernel tells of no page who wrote it, and a mapping outlives each change of rights, and the worker."""
+    a, b = nodes()
+    root, private = make_root(a, "alice", ALICE), make_root(a, "private", ALICE, 0o700)
+    other, last = artefacts.code("another kernel"), artefacts.code("what comes later")
+    for directory in (root, private):
+        as_user(ALICE, 0o022, (directory / other).parent.mkdir)
+    temporary = (root / other).with_name(".4711.tmp")
+    as_user(ALICE, 0, temporary.write_text, TEXT)
+    hers = make_root(b, "alice", ALICE)
+    with subprocess.Popen([sys.executable, "-c", MAPS, temporary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, user=BOB, group=BOB,
+                          extra_groups=[]) as stranger:
+        assert stranger.stdout.readline() == "mapped\n"
+        if narrowed == "moved":
+            as_user(ALICE, 0o022, os.rename, temporary, (private / other).with_name(temporary.name))
+            temporary = (private / other).with_name(temporary.name)
+        elif narrowed == "root":
+            as_user(ALICE, 0o022, os.chmod, root, 0o700)
+        else:
+            as_user(ALICE, 0o022, os.chmod, temporary, 0o644)
+            a.kill_worker()
+        stranger.stdin.write("\n")
+        stranger.stdin.flush()
+        assert stranger.stdout.readline() == "written\n"
+    as_user(ALICE, 0o022, os.rename, temporary, temporary.with_name(os.path.basename(other)))
+    write(root, ALICE, last, "int later;")
+    a.sync()
+    appears(hers / last)
+    assert not (hers / other).exists(), f"code of user {BOB} in the name of user {ALICE}"
+    told = a.explain(temporary.with_name(os.path.basename(other)))
+    assert "any user may have written to it through a shared mapping" in told, told
+
+
+def ask_as(user, *words):
+    return as_user(user, 0o022, run, [places.program(), *map(str, words)], {"PATH": "/usr/bin:/bin"}, 60)
+
+
+def test_nobody_is_told_what_a_directory_has_that_is_closed_to_him(nodes):
+    a, _ = nodes()
+    root = make_root(a, "secret", ALICE)
+    write(root, ALICE)
+    a.sync()
+    for path in (root / SOURCE, root / "is it there"):
+        os.chmod(root, 0o755)
+        assert ask_as(BOB, "explain", path).code == 0
+        os.chmod(root, 0o700)
+        refused = ask_as(BOB, "explain", path)
+        assert refused.code != 0 and f"does not let the user {BOB} in" in refused.err and "digest" not in refused.out, refused.out + refused.err
+        assert ask_as(ALICE, "explain", path).code == 0
+    assert "secret" not in ask_as(BOB, "status", "--json", a.cache).out
+    assert "secret" in ask_as(ALICE, "status", "--json", a.cache).out
 
 
 def test_all_share_with_all_under_trust_all(nodes):

@@ -54,28 +54,5 @@ TEST(AlsoJson, IsNothingElse) {
   EXPECT_FALSE(state_from_json(unknown).has_value());
 }
 
-TEST(AlsoJson, ReadsTheNotesOfAWorkerThatKnewNoBindMount) {
-  Json earlier = state_to_json(failed());
-  earlier.erase("mount");
-  earlier.erase("device");
-  const auto read = state_from_json(earlier);
-  ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->bound, BindId{});
-}
-
-TEST(AlsoJson, ReadsTheRecordOfAnEarlierDaemon) {
-  const testing::TemporaryDirectory directory;
-  const std::string path = directory / "a.also";
-  const char* text = R"({"mountpoint":"2f6d","places":[)"
-                     R"({"path":"2f61","name":"6e","linked":true,"mount":0,"device":"","made":["2f62","63"]},)"
-                     R"({"path":"2f63","name":"6e","linked":false,"mount":77,"device":"0:51","made":[]}]})";
-  ASSERT_TRUE(write_file_atomically(AT_FDCWD, path, text).has_value());
-  const auto record = read_also_record(path);
-  ASSERT_TRUE(record.has_value());
-  ASSERT_EQ(record->places.size(), 2U);
-  expect_equal(record->places[0], {{"n", "/a"}, AlsoState::Kind::kLinked, "", {"/b"}, {}});
-  expect_equal(record->places[1], {{"n", "/c"}, AlsoState::Kind::kBound, "", {}, {77, "0:51"}});
-}
-
 }  // namespace
 }  // namespace inductorfs::places

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/remote/forwarding_remote.h"
+#include "remote/forwarding_remote.h"
 
 #include <gtest/gtest.h>
 

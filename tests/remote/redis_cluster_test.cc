@@ -95,6 +95,30 @@ TEST_F(RedisClusterRemote, FollowsAScopeThatHasMoved) {
   EXPECT_EQ(count("remote.redirects"), before) << "the move is known now";
 }
 
+/// The cursor of a scan means nothing to the other server: it would skip what lies before that place in its own table.
+TEST_F(RedisClusterRemote, PurgesAllOfAScopeThatMovesMeanwhile) {
+  constexpr uint64_t kEntries = 3000;
+  const ScopeId id = scope_at(0);
+  for (uint64_t from = 0; from < kEntries; from += 500) {
+    std::vector<codec::Entry> entries;
+    for (uint64_t i = from; i < from + 500; ++i) entries.push_back(entry_of(std::to_string(i), source.add("bytes")));
+    ASSERT_TRUE(remote->publish(group_of(id, std::move(entries)), source, soon()));
+  }
+  for (const bool dry_run : {true, false}) {
+    size_t asked = 0;
+    const auto selects = [&](const codec::Entry&) {
+      if (++asked == 700) servers->move(slot_of_scope(id), dry_run ? 1 : 2);  // within the second page
+      return true;
+    };
+    const auto report = remote->purge(id, selects, dry_run, soon());
+    ASSERT_TRUE(report) << report.error().to_string();
+    EXPECT_EQ(report->selected, kEntries);
+    EXPECT_EQ(report->looked_at, kEntries);
+    EXPECT_EQ(report->removed, dry_run ? 0 : kEntries);
+  }
+  EXPECT_EQ(servers->at_slot(slot_of_scope(id), {"HLEN", keys_of(id).index}).integer, 0);
+}
+
 TEST_F(RedisClusterRemote, FindsABlobThatIsBeingMoved) {
   const codec::Digest digest = publish_blobs("scope", 1).front();
   const uint16_t slot = slot_of_blob(digest);

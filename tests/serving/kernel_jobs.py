@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A job that needs a kernel of one library, whose own code looks for it in the cache directory, compiles it and keeps it there. The GPU
-is the stand-in of tests/support/nogpu: kernels are compiled for sm_90 by NVCC, and launched nowhere. Prints one JSON object: whether
-the kernel came from the cache, the seconds, and the directory that it was loaded from.
+is the stand-in of tests/support/nogpu: kernels are compiled for sm_90 by NVCC, and launched nowhere. Where the cache is, is said by the
+variables of `inductorfs env` alone. Prints one JSON object: whether the kernel came from the cache, the seconds, and the directory that
+it was loaded from.
 
-Usage: kernel_jobs.py tilelang|sglang|flashinfer CACHE_DIRECTORY SOURCES [SEED]. SOURCES: a directory that all jobs have in common."""
+Usage: kernel_jobs.py tilelang|sglang|flashinfer SOURCES [SEED]. SOURCES: a directory that all jobs have in common."""
 import hashlib
 import json
 import os
@@ -14,9 +15,8 @@ import time
 from pathlib import Path
 
 
-def tilelang(root, _, seed):
+def tilelang(_, seed):
     """tilelang/cache/kernel_cache.py: KernelCache.cached."""
-    os.environ["TILELANG_CACHE_DIR"] = str(root)
     import tilelang as library
     import tilelang.language as T
     from tilelang.cache.kernel_cache import KernelCache
@@ -41,9 +41,8 @@ def tilelang(root, _, seed):
     return found[-1] is not None, kernel._tilelang_cache_path
 
 
-def sglang(root, sources, seed):
+def sglang(sources, seed):
     """sglang/kernels/jit/utils/compile/loader.py: load_jit."""
-    os.environ["SGLANG_JIT_CACHE_DIR"] = str(root)
     from sglang.kernels.jit.utils.compile import cache, load_jit, ninja
 
     source = sources / "more.cpp"
@@ -58,10 +57,8 @@ def sglang(root, sources, seed):
     return not built, leaf
 
 
-def flashinfer(root, repository, seed):
+def flashinfer(repository, seed):
     """flashinfer/jit/cubin_loader.py: get_artifact, with a repository on this disk."""
-    cubins = root / "cubins"
-    os.environ["FLASHINFER_CUBIN_DIR"] = str(cubins)
     name = f"{int(seed):040x}/fmha/trtllm-gen/Fmha.cubin"
     original = repository / name
     if not original.exists():
@@ -71,6 +68,7 @@ def flashinfer(root, repository, seed):
         subprocess.run(["nvcc", "-cubin", "-arch=sm_90", "-o", original, source], check=True, timeout=120)
     os.environ["FLASHINFER_CUBINS_REPOSITORY"] = str(repository)
     from flashinfer.jit import cubin_loader
+    from flashinfer.jit.env import FLASHINFER_CUBIN_DIR
 
     digest = hashlib.sha256(original.read_bytes()).hexdigest()
     downloaded = []
@@ -78,13 +76,13 @@ def flashinfer(root, repository, seed):
     cubin_loader.download_file = lambda *arguments, **keywords: downloaded.append(True) or download(*arguments, **keywords)
     cubin_loader.safe_urljoin = lambda base, path: f"{base}/{path}"
     assert cubin_loader.get_artifact(name, digest) == original.read_bytes()
-    return not downloaded, cubins / name
+    return not downloaded, FLASHINFER_CUBIN_DIR / name
 
 
 def main():
-    library, root, sources, seed = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else "1"
+    library, sources, seed = sys.argv[1], Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "1"
     began = time.monotonic()
-    hit, where = {"tilelang": tilelang, "sglang": sglang, "flashinfer": flashinfer}[library](root, sources, seed)
+    hit, where = {"tilelang": tilelang, "sglang": sglang, "flashinfer": flashinfer}[library](sources, seed)
     print(json.dumps({"hit": hit, "seconds": round(time.monotonic() - began, 2), "where": str(where)}))
 
 

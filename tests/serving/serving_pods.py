@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inductorfs_testing import documented
 from inductorfs_testing.fixtures import Cluster, lack
 from inductorfs_testing.images import Images
 from inductorfs_testing.processes import Failed, wait_until
@@ -24,8 +25,9 @@ LOADED = {"mega": (1, 3), "index": (1, 3), "artifacts": (0, 3)}
 MODES = (*LOADED, "unpacked") if LONG else ("mega", "index")  # "artifacts" writes a part of what "index" writes
 IMAGE = Path("/serving")  # where each container has its image
 ROOT = "serving"  # the directory of the mount that all pods use
-# Users of other numbers share; the cluster's news are looked at often, and a file written in place counts as complete soon.
-OPTIONS = ("--writers", "learned", "--trust", "all", "--poll-interval", "50", "--quiet-time", "500")
+# The mounts are told of no environment. Users of other numbers share; the cluster's news are looked at often, and a file written in place counts as
+# complete soon.
+OPTIONS = ("--trust", "all", "--poll-interval", "50", "--quiet-time", "500")
 # Calls of a compiler that make code. torch looks for its precompiled header before it looks for the code, in the temporary directory of each
 # pod: all pods of other users than root build that once (docs/containers.md), and no pod has it after it was restarted.
 WORK = ("compile", "link")
@@ -134,10 +136,8 @@ class Pod:
 
     def _job(self, name, program, *words, **environment):
         self._count += 1
-        inside = self.at / ROOT
-        variables = self.node.env(**{"HOME": "/scratch/home", "USER": f"someone{self._inside}", "VLLM_CACHE_ROOT": inside / "vllm",
-                                     "TORCHINDUCTOR_CACHE_DIR": inside / "inductor", "TRITON_CACHE_DIR": inside / "inductor" / "triton" / "0",
-                                     **self.variables, **environment})
+        variables = self.node.env(**{**documented.at(self.node.documented, self.node.cache, self.at), "HOME": "/scratch/home",
+                                     "USER": f"someone{self._inside}", **self.variables, **environment})
         job = self._container.begin([IMAGE / "bin" / "python", self.node.root / "workloads" / program, *words], variables, self.node.root / "jobs",
                                     f"{self._count:02}-{name}", user=self._inside)
         self.node._jobs.append(job)
@@ -206,7 +206,7 @@ class Pods:
     def __enter__(self):
         with self._stack as stack:
             stack.enter_context(self._images)
-            self.cluster = stack.enter_context(Cluster(patient=True))
+            self.cluster = stack.enter_context(Cluster(torch=ENVIRONMENT, patient=True))
             self.cluster.directory.chmod(0o755)
             self._stack = stack.pop_all()
         return self
@@ -224,17 +224,18 @@ class Pods:
             shutil.copy2(program, node.root / "workloads")
         node.cache.chmod(0o1777)
         node.start(*OPTIONS, *options)
-        # The second is VLLM_CACHE_ROOT: vLLM looks there for modelinfos/ before it makes anything.
-        for directory in (node.cache / ROOT, node.cache / ROOT / "vllm"):
-            directory.mkdir(exist_ok=True)
+        # The line of docs/serving.md, for one directory of root's: it makes the directories, in which all may write here.
+        node.documented = documented.variables(node.cache, node.plain_env(), words=f" --root {ROOT}")
+        for directory in (node.cache / ROOT, *map(Path, node.documented.values())):
             directory.chmod(0o1777)
         return node
 
     def pod(self, name, *options, image="usual", like=None, binds=None, **keywords):
-        """A further pod, on a node of its own. No two of them have the same path, or the same user but that of `like`."""
+        """A further pod, on a node of its own. No two of them have the same path, or the same user but that of `like`. The paths are of one length,
+        which an index has in its size."""
         self._made += 1
         users = like.users if like else (1000 + self._made, 2000 + 7 * self._made)
-        made = Pod(self.node(name, *options, **keywords), self._images.python(image).parent.parent, users, f"/cache{self._made}", binds or {})
+        made = Pod(self.node(name, *options, **keywords), self._images.python(image).parent.parent, users, f"/cache{self._made:02}", binds or {})
         made.variables = dict(self._images.variables)
         self._stack.callback(made.close)
         if self._headers:

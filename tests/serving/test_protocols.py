@@ -1,69 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel libraries of serving engines themselves (kernel_jobs.py), on mounts that share nothing but Redis: what one has compiled,
-the same library finds on the other. And the replays of protocols.py leave what the libraries leave."""
-import contextlib
+"""The kernel libraries of serving engines themselves (kernel_jobs.py), on mounts that share nothing but Redis and were told of nothing, with
+the variables that `inductorfs env` prints: what one has compiled, the same library finds on the other. And the replays of protocols.py
+leave what the libraries leave."""
 import os
 import subprocess
 
 import protocols
 import pytest
 from inductorfs_testing import compare, places
-from inductorfs_testing.mounts import QuickCluster, published
-from inductorfs_testing.processes import wait_until
+from inductorfs_testing.fixtures import Cluster, lack
+from inductorfs_testing.mounts import published
 
 JOB = places.REPOSITORY / "tests" / "serving" / "kernel_jobs.py"
 REQUIREMENTS = places.REPOSITORY / "tests" / "serving" / "requirements" / "kernels-2026.10.txt"
 TORCH = "2.15"
-ROOTS = {"tilelang": "tilelang", "sglang": "sglang/jit", "flashinfer": ".cache/flashinfer"}
+# {library: the variable that says where its cache is, and where below that}
+ROOTS = {"tilelang": ("TILELANG_CACHE_DIR", ""), "sglang": ("SGLANG_JIT_CACHE_DIR", ""), "flashinfer": ("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer")}
 every_library = pytest.mark.parametrize("library", ROOTS)
 
 
 @pytest.fixture(scope="module")
-def variables(tmp_path_factory):
-    """Of a job: this torch beside these libraries, NVCC, and a GPU that is none."""
+def environment(tmp_path_factory):
+    """These libraries beside this torch, as one environment has them."""
+    if os.geteuid() != 0:
+        lack("an overlay: root only")
     done = subprocess.run([places.REPOSITORY / "scripts" / "venv", REQUIREMENTS], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True, check=True, timeout=1800)
-    (libraries,) = places.Path(done.stdout.strip()).glob("lib/python3*/site-packages")
+    both = tmp_path_factory.mktemp("environment")
+    subprocess.run(["mount", "-t", "overlay", "-o", f"ro,lowerdir={done.stdout.strip()}:{places.venv(TORCH)}", "overlay", both], check=True)
+    yield both
+    subprocess.run(["umount", "-l", both], check=True)
+
+
+@pytest.fixture(scope="module")
+def variables(environment, tmp_path_factory):
+    """Of a job: NVCC, and a GPU that is none."""
+    (libraries,) = environment.glob("lib/python3*/site-packages")
     cuda = libraries / "nvidia" / "cu13"
     fake = tmp_path_factory.mktemp("cuda")
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", f"-I{cuda / 'include'}", places.NOGPU / "fake_libcuda.c",
                     "-o", fake / "libcuda.so.1", "-ldl", "-lpthread"], check=True, timeout=120)
-    return {"PYTHONPATH": f"{libraries}:{places.site_packages(TORCH)}", "CUDA_HOME": cuda, "LD_PRELOAD": fake / "libcuda.so.1",
+    return {"CUDA_HOME": cuda, "LD_PRELOAD": fake / "libcuda.so.1",
             "LD_LIBRARY_PATH": f"{fake}:{cuda / 'lib'}", "SOURCES": tmp_path_factory.mktemp("sources"),
-            "INDUCTOR_PATH": f"{cuda / 'bin'}:{libraries.parents[2] / 'bin'}"}
+            "INDUCTOR_PATH": f"{cuda / 'bin'}:{environment / 'bin'}"}
 
 
 @pytest.fixture(scope="module")
-def nodes():
-    with QuickCluster(torch=None) as cluster:
-        cluster.python = places.venv_python(TORCH)
-        facts = {"engine": "the same everywhere"}
-        a, b = (cluster.quick(name, facts=facts) for name in "ab")
-        a.python = b.python = cluster.python
-        yield cluster, a, b
+def nodes(environment, variables):
+    """Their daemons see the GPU, too."""
+    with Cluster(torch=TORCH, patient=True, environment={"LD_LIBRARY_PATH": variables["LD_LIBRARY_PATH"]}) as cluster:
+        cluster.python = environment / "bin" / "python"
+        yield cluster, *(cluster.node(name) for name in "ab")
 
 
-def job(node, variables, library, root, seed="1"):
-    root.mkdir(parents=True, exist_ok=True)
+def job(node, variables, library, seed="1"):
     more = dict(variables)
     more["PATH"] = f"{more.pop('INDUCTOR_PATH')}{os.pathsep}{node.env()['PATH']}"
-    return node.run(JOB, library, root, more.pop("SOURCES"), seed, seconds=300, **more).json
+    return node.run(JOB, library, more.pop("SOURCES"), seed, seconds=300, **more).json
 
 
-def begun(cache, library):
-    """What an import of the library does before it looks for a kernel."""
-    root = cache / ROOTS[library]
-    root.mkdir(parents=True, exist_ok=True)
-    if library == "tilelang":
-        protocols.TileLang.begin(root)
-    return root
+def root_of(node, library):
+    variable, below = ROOTS[library]
+    return places.Path(node.variables()[variable]) / below
 
 
 @pytest.fixture(scope="module")
 def cold(nodes, variables):
     """{library: what its job tells on the first node}, published."""
     _, a, _ = nodes
-    told = {library: job(a, variables, library, a.cache / root) for library, root in ROOTS.items()}
+    told = {library: job(a, variables, library) for library in ROOTS}
     a.sync()
     return told
 
@@ -73,16 +78,10 @@ def test_the_library_finds_on_the_second_node_what_it_made_on_the_first(nodes, v
     cluster, a, b = nodes
     assert not cold[library]["hit"]
     where = places.Path(cold[library]["where"]).relative_to(a.cache)
+    assert root_of(a, library) in (a.cache / where).parents, where
     assert any(name.endswith(where.name) for name in published(cluster)), a.explain(where)
-    begun(b.cache, library)
-
-    def lists():
-        with contextlib.suppress(OSError):
-            return where.name in os.listdir((b.cache / where).parent)
-        return False
-
-    wait_until(lists, 15, b.explain(where))
-    warm = job(b, variables, library, b.cache / ROOTS[library])
+    b.catch_up(a)
+    warm = job(b, variables, library)
     assert warm["hit"], b.explain(where)
     one, other = a.cache / where, b.cache / where
     files = lambda top: {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}  # noqa: E731
@@ -93,7 +92,7 @@ def test_the_library_finds_on_the_second_node_what_it_made_on_the_first(nodes, v
 @pytest.mark.parametrize("library, replay", [("tilelang", protocols.TileLang), ("sglang", protocols.Sglang)])
 def test_the_replay_leaves_what_the_library_leaves(nodes, cold, library, replay, tmp_path):
     """Names of equal shape, and the same files but those of a build; the replay's on a plain directory."""
-    real, replayed = nodes[1].cache / ROOTS[library], tmp_path / "replayed" / replay.root
+    real, replayed = root_of(nodes[1], library), tmp_path / "replayed" / replay.root
     replayed.mkdir(parents=True)
     replay.make(replayed, "kernel", "replay")
 
@@ -115,9 +114,9 @@ def test_a_library_heals_a_directory_that_is_damaged(nodes, variables, cold):
     """TileLang removes what its manifest contradicts and makes it anew, on a node that has it from the cluster."""
     _, a, b = nodes
     where = places.Path(cold["tilelang"]["where"]).relative_to(a.cache)
-    begun(b.cache, "tilelang")
-    wait_until((b.cache / where / "kernel_lib.so").exists, 15, b.explain(where))
+    b.catch_up(a)
+    assert job(b, variables, "tilelang")["hit"], "it has it"
     (b.cache / where / "kernel_lib.so").write_bytes(b"damaged")
-    assert not job(b, variables, "tilelang", b.cache / ROOTS["tilelang"])["hit"]
-    assert job(b, variables, "tilelang", b.cache / ROOTS["tilelang"])["hit"]
-    assert job(a, variables, "tilelang", a.cache / ROOTS["tilelang"])["hit"], "the first node kept its own"
+    assert not job(b, variables, "tilelang")["hit"]
+    assert job(b, variables, "tilelang")["hit"]
+    assert job(a, variables, "tilelang")["hit"], "the first node kept its own"

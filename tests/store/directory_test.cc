@@ -29,10 +29,15 @@ class StoreDirectory : public StoreTest {
     EXPECT_EQ(opened.error().what().find('\n'), std::string::npos);
   }
   /// Overwrites a blob's bytes in place, as a host crash would, keeping its size.
+  /// As a disk does, which changes no time of the file.
   void damage(const codec::Digest& digest) {
     auto fd = open_at(AT_FDCWD, file_of(digest), O_WRONLY);
     ASSERT_TRUE(fd);
+    struct stat before {};
+    ASSERT_EQ(::fstat(fd->get(), &before), 0);
     ASSERT_TRUE(pwrite_full(fd->get(), std::string(2, '\0'), 0));
+    const struct timespec times[2] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(::futimens(fd->get(), times), 0);
   }
 };
 

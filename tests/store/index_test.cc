@@ -19,6 +19,27 @@ TEST(Index, OldestIsTheOneLeastRecentlyUsed) {
   EXPECT_EQ(index.oldest()->digest, digest_of("c"));
 }
 
+TEST(Index, WhatWasNeverReadGoesFirstWhileItIsMuch) {
+  Index index(1000);
+  for (const char* name : {"a", "b", "c", "d"}) index.insert(digest_of(name), 10, 0, false);
+  for (const char* name : {"a", "b"}) index.mark_read(*index.find(digest_of(name)));
+  index.touch(*index.find(digest_of("c")));
+  EXPECT_EQ(index.oldest()->digest, digest_of("d"));
+  EXPECT_EQ(index.oldest(1)->digest, digest_of("d"));
+  EXPECT_EQ(index.oldest(2)->digest, digest_of("a")) << "both were refused";
+  EXPECT_FALSE(index.oldest(2, false));
+  index.erase(digest_of("d"));
+  EXPECT_EQ(index.oldest()->digest, digest_of("c")) << "a third of the bytes";
+  index.insert(digest_of("e"), 10, 0, false);
+  index.mark_read(*index.find(digest_of("e")));
+  EXPECT_EQ(index.oldest()->digest, digest_of("a")) << "a quarter of the bytes, and the oldest";
+  index.mark_read(*index.find(digest_of("a")));
+  index.mark_read(*index.find(digest_of("b")));
+  EXPECT_EQ(index.oldest()->digest, digest_of("c")) << "now that is the oldest";
+  for (const char* name : {"a", "b", "e"}) index.erase(digest_of(name));
+  EXPECT_EQ(index.oldest()->digest, digest_of("c"));
+}
+
 TEST(Index, EachUseHasItsOwnNumber) {
   Index index(1000);
   index.insert(digest_of("a"), 10, 0, false);

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -21,9 +22,9 @@ using codec::digest_of;
 /// thread.
 class SmallDisk {
  public:
-  SmallDisk(std::string path, const char* options) : path_(std::move(path)) {
+  SmallDisk(std::string path, const char* options, const char* kind = "tmpfs") : path_(std::move(path)) {
     std::filesystem::create_directories(path_);
-    mounted_ = ::mount("tmpfs", path_.c_str(), "tmpfs", 0, options) == 0;
+    mounted_ = ::mount(kind, path_.c_str(), kind, 0, options) == 0;
   }
   ~SmallDisk() {
     if (mounted_) (void)::umount2(path_.c_str(), MNT_DETACH);  // the temporary directory's removal will tell
@@ -206,6 +207,34 @@ TEST_F(BlobStoreTest, ABlobThatLostItsEndIsAMissFromThenOn) {
   EXPECT_FALSE(store_->find(digest_of("hello")));
 }
 
+TEST_F(BlobStoreTest, ABlobWhoseFileWasWrittenToIsAMissFromThenOn) {
+  const auto write = [&](const std::string& bytes) {
+    std::fstream(file_of(digest_of("hello")), std::ios::in | std::ios::out) << bytes;
+    const struct timespec later[2] = {{0, UTIME_OMIT}, {4'000'000'000, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, file_of(digest_of("hello")).c_str(), later, 0), 0);  // a clock has steps
+  };
+  ASSERT_TRUE(store_->put("hello"));
+  write("jello");
+  EXPECT_FALSE(store_->find(digest_of("hello")));
+  EXPECT_EQ(counter("store.corrupt"), 1U);
+  ASSERT_TRUE(store_->put("hello"));
+  write("jello");
+  EXPECT_EQ(store_->open_blob(digest_of("hello")).error().code(), ErrorCode::kNotFound);
+  ASSERT_TRUE(store_->put("hello"));
+  write("jello");
+  ASSERT_TRUE(store_->put("hello")) << "not taken for one that is there";
+  EXPECT_EQ(content(digest_of("hello")), "hello");
+}
+
+TEST_F(BlobStoreTest, ABlobWhoseFileGotAnotherTimeStays) {
+  ASSERT_TRUE(store_->put("hello"));
+  const struct timespec times[2] = {{0, UTIME_OMIT}, {1, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, file_of(digest_of("hello")).c_str(), times, 0), 0);
+  EXPECT_TRUE(store_->find(digest_of("hello")));
+  EXPECT_EQ(content(digest_of("hello")), "hello");
+  EXPECT_EQ(counter("store.corrupt"), 0U);
+}
+
 TEST_F(BlobStoreTest, ClosedStoreRefusesWritesAndStillReads) {
   ASSERT_TRUE(store_->put("hello"));
   auto open_writer = store_->create(1);
@@ -279,6 +308,22 @@ TEST_F(StoreTest, TheDefaultFloorIsASmallPartOfTheDisk) {
   auto opened = open_local({{directory(), 1ULL << 30, StoreOptions::kFloorByDisk}, boot_, &clock_}, counters_);
   ASSERT_TRUE(opened) << opened.error().to_string();
   EXPECT_EQ((*opened)->usage().free_floor, (4ULL << 20) / 50);
+}
+
+TEST_F(StoreTest, ADiskThatTellsNoSizeIsNotFull) {
+  const SmallDisk disk(directory(), "mode=0700", "ramfs");
+  if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a ramfs");
+  for (const uint64_t floor : {StoreOptions::kFloorByDisk, uint64_t{1} << 20}) {
+    auto opened = open_local({{directory(), 1ULL << 30, floor}, boot_, &clock_}, counters_);
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    store_ = std::move(*opened);
+    ASSERT_TRUE(store_->put("hello"));
+    ASSERT_TRUE(store_->put(std::string(100'000, 'x')));
+    store_->keep_floor();
+    EXPECT_EQ(content(digest_of("hello")), "hello");
+    EXPECT_EQ(counter("store.evicted"), 0U);
+    store_.reset();
+  }
 }
 
 TEST_F(StoreTest, FullDiskEvictsFirstAndThenSaysSo) {

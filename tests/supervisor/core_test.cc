@@ -52,6 +52,12 @@ class Decisions : public ::testing::Test {
       now_ += 1000;
     }
   }
+  /// Time in which nothing is due, looked at as often as a supervisor does; not at its end.
+  void pass(Time span) {
+    for (const Time end = now_ + span; now_ < end; now_ += std::min<Time>(100, end - now_)) {
+      ASSERT_EQ(next(), Action::kNothing);
+    }
+  }
   /// How long until the next start.
   Time pause() {
     const Time begin = now_;
@@ -153,6 +159,39 @@ TEST_F(Decisions, ForgivesTheSilenceOfATimeInWhichItWasFrozenItself) {
   EXPECT_EQ(next(), Action::kKill) << "it had its time to say something";
 }
 
+TEST_F(Decisions, CountsNoSilenceOfAFreezeOfAnyLength) {
+  for (const Time hang : {Time{1'000}, Time{3'000}, Time{15'000}}) {
+    for (const Time frozen : {hang / 2, hang, hang * 4 / 3, hang * 100}) {
+      core_ = Core{Limits{.hang = hang}};
+      start_and_serve();
+      for (int i = 0; i < 6; ++i) {
+        now_ += hang / 5;  // the last beat is older than the freeze
+        ASSERT_EQ(next(), Action::kNothing);
+        now_ += frozen;
+        EXPECT_EQ(next(), Action::kNothing) << hang << " " << frozen;
+        now_ += 10;
+        EXPECT_EQ(next(), Action::kNothing) << "a second look may come before the worker's first beat";
+        signs_.beat = now_;
+        ASSERT_EQ(next(), Action::kNothing);
+      }
+    }
+  }
+}
+
+TEST_F(Decisions, CountsNoFreezeForTheDeadlineOfAStartOrOfAHandover) {
+  start_and_serve();
+  (void)end(kKilled);
+  start();
+  now_ += 3'600'000;
+  EXPECT_EQ(next(), Action::kNothing);
+  serve();
+  now_ += Core::kHealthy;
+  ASSERT_TRUE(core_.asked_to_upgrade(now_, signs_));
+  now_ += 3'600'000;
+  EXPECT_EQ(next(), Action::kNothing);
+  EXPECT_EQ(core_.restarts(), 1U);
+}
+
 TEST_F(Decisions, NeverTakesAWorkerForHungWhenTold) {
   core_ = Core{Limits{.hang = 0}};
   start_and_serve();
@@ -166,7 +205,7 @@ TEST_F(Decisions, KillsAWorkerThatNeverServes) {
   start_and_serve();
   (void)end(kKilled);
   start();
-  now_ += 59'999;
+  pass(59'999);
   EXPECT_EQ(next(), Action::kNothing);
   ++now_;
   EXPECT_EQ(next(), Action::kKill);
@@ -196,7 +235,7 @@ TEST_F(Decisions, ReturnsToTheOldProgramWhenTheNewOneFails) {
     (void)end(exited(kExitHandOver));
     start();
     if (hangs) {
-      now_ += 10'000;
+      pass(10'000);
       EXPECT_EQ(next(), Action::kKill);
     }
     EXPECT_EQ(end(hangs ? kKilled : exited(1), false), Outcome::kNewFailed);
@@ -230,7 +269,7 @@ TEST_F(Decisions, KeepsANewProgramThatServedAndCrashedBeforeAnybodyLooked) {
 TEST_F(Decisions, GoesOnWithTheUpgradeOfAWorkerThatDoesNotHandOver) {
   start_and_serve();
   ASSERT_TRUE(core_.asked_to_upgrade(now_, signs_));
-  now_ += 10'000;
+  pass(10'000);
   signs_.beat = now_;
   EXPECT_EQ(next(), Action::kKill);
   EXPECT_EQ(end(kKilled), Outcome::kHandedOver);

@@ -51,6 +51,7 @@ class MemoryStore final : public store::BlobStore {
       return store::BlobFile(std::move(file), 0, found->second.size());
     });
   }
+  void mark_read(const codec::Digest&) override {}
   void discard(const codec::Digest& digest) override {
     blobs_.with([&](Blobs& blobs) { blobs.erase(digest); });
   }

@@ -214,14 +214,6 @@ TEST(SpareSlots, AreFewerWhereThereAreManyThreads) {
   EXPECT_EQ(Region::create(256, Region::kSpares)->spares(), 0U);
 }
 
-TEST(SpareSlots, AreThreadsLikeOthersToAnEarlierRelease) {
-  const Region region = std::move(*Region::create(2, 6));
-  const Region plain = std::move(*Region::create(8));
-  EXPECT_EQ(region.slots().size(), plain.slots().size());
-  EXPECT_EQ(region.log().size(), plain.log().size());
-  EXPECT_EQ(plain.spares(), 0U);
-}
-
 /// KiB of this process that are locked in memory.
 size_t locked() {
   std::ifstream status("/proc/self/status");

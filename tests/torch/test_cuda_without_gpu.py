@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inductor's CUDA path, whole and unmodified, on a host without a GPU: a stand-in libcuda.so.1 makes torch see an
-H100, kernels are compiled for real and launched as no-ops. And the two families of tunings that several nodes write."""
+H100, kernels are compiled for real and launched as no-ops. And the two families of tunings that several nodes write. The mounts were told of
+nothing, and the jobs have the variables that `inductorfs env` prints."""
 import json
 from collections import Counter
 
 import pytest
 from inductorfs_testing import compare, places
 from inductorfs_testing.fixtures import Cluster, lack
+from inductorfs_testing.mounts import published
 from inductorfs_testing.processes import run, wait_until
-from inductorfs_testing.toolchain import CountingPtxas
+from inductorfs_testing.toolchain import PtxasCalls
 
 SCRIPT = places.NOGPU / "nogpu_compile.py"
 TUNINGS = places.WORKLOADS / "autotune_cache.py"
@@ -26,24 +28,18 @@ def includes():
 
 @pytest.fixture(scope="module")
 def host():
-    """Two nodes whose daemons and jobs see the stand-in. Its path is in Triton's key of cuda_utils: one for both.
-
-    The counting ptxas is another tool than the mounts', which would keep the graphs that were made with it private: here every
-    writer counts as one of theirs. The gate itself is tested in incidents/."""
+    """Two nodes whose daemons and jobs see the stand-in. Its path is in Triton's key of cuda_utils: one for both."""
     with Cluster(torch=VERSION, patient=True) as cluster:
         library = cluster.directory / "cuda"
         done = run([cluster.python, SCRIPT, "--print-env", "--lib", library, "--cuda-include", includes()], seconds=120)
         assert done.code == 0, done.err
-        environment = {"LD_LIBRARY_PATH": str(library)}
-        a, b = (cluster.node(name, environment=environment, options=["--writers", "all"]) for name in "ab")
+        a, b = (cluster.node(name, environment={"LD_LIBRARY_PATH": str(library)}) for name in "ab")
         yield {"cluster": cluster, "library": library, "a": a, "b": b}
 
 
-def job(host, node, launches, works=True):
-    tools = places.site_packages(VERSION) / "triton" / "backends" / "nvidia" / "bin"
-    directory = node.root / f"ptxas-{launches}"
-    ptxas = CountingPtxas(directory, directory.with_suffix(".log"), tools, works)
-    out = node.run(SCRIPT, "--lib", host["library"], "--cuda-include", includes(), "--cache", node.cache, "--work", WORK,
+def job(host, node, launches):
+    ptxas = PtxasCalls(node.root / f"ptxas-{launches}.log")
+    out = node.run(SCRIPT, "--lib", host["library"], "--cuda-include", includes(), "--work", WORK,
                    FAKE_CUDA_LOG=node.root / launches, **ptxas.env).json
     lines = (node.root / launches).read_text().splitlines()
     return {"out": out, "counters": out["counters"], "ptxas": ptxas.calls(),
@@ -59,11 +55,16 @@ def runs(host):
     written = compare.lasting(a.cache) - before
     a.sync()
     b.catch_up(a)
-    before = compare.lasting(b.cache)
     b.compilers.clear()
-    fresh = job(host, b, "fresh", works=False)
-    return {"cold": cold, "local": local, "fresh": fresh, "written_locally": written,
-            "written": compare.lasting(b.cache) - before, "compilers": b.compilers.counts()}
+    fresh = job(host, b, "fresh")
+    return {"cold": cold, "local": local, "fresh": fresh, "written_locally": written, "families": families_of(b),
+            "written": compare.lasting(b.cache) - before,
+            "compilers": b.compilers.counts()}
+
+
+def families_of(node):
+    """{family: what `inductorfs stats` says of it}"""
+    return json.loads(node.cli("stats", node.cache, "--json").out)["all"]["families"]
 
 
 def test_first_node_makes_every_family(runs):
@@ -101,6 +102,13 @@ def test_second_node_writes_what_a_warm_local_start_writes(runs):
     assert runs["written"] == runs["written_locally"]
 
 
+def test_kernels_lie_where_the_variables_lead_and_come_from_the_cluster(host, runs):
+    assert host["a"].variables()["TRITON_CACHE_DIR"] == str(host["a"].cache / "triton_cache")
+    assert [name for name in compare.names(host["b"].cache / "triton_cache") if name.endswith(".cubin")]
+    kernels = runs["families"]["triton_kernel"]
+    assert kernels["cluster"] > 0 and (kernels["missed"], kernels["made"]) == (0, 0), runs["families"]
+
+
 @pytest.mark.parametrize("form", ["new", "old"])
 def test_best_config_crosses_through_torchs_own_cache(host, form):
     a, b = host["a"], host["b"]
@@ -112,11 +120,10 @@ def test_best_config_crosses_through_torchs_own_cache(host, form):
 
     def crossed():
         a.sync()
-        if b.backing == "directory":
-            b.catch_up(a)
-        return saved["name"] in compare.names(b.cache)
+        return b.backing == "directory" or any(path.endswith(saved["name"]) for path in published(host["cluster"]))
 
-    wait_until(crossed, 30, f"{saved['name']} on the other node", pause=0.5)
+    wait_until(crossed, 30, f"{saved['name']} in the cluster", pause=0.5)
+    b.catch_up(a)
     assert b.run(TUNINGS, "best-config", "--form", form).json == saved
 
 
@@ -135,6 +142,10 @@ def test_timings_of_both_nodes_survive_writing_at_once(host):
     for node in (a, b):
         node.sync()
     fresh = host["cluster"].node("c", environment={"LD_LIBRARY_PATH": str(host["library"])})
+
+    # A node is shown what a job of it asks for: one that adds a timing of its own.
+    for node in (fresh, a, b):
+        node.run(TUNINGS, "system", "--writer", f"{node.name}-again", "--entries", 1, LD_PRELOAD=preload, TRITON_LIBCUDA_PATH=host["library"])
 
     def timings(node):
         tree = json.loads((node.cache / "cache" / name).read_text())["cache"]

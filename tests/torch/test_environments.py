@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of several environments in one cache root of mounts that were told of none (`--writers learned`): each hits what its own
+"""Jobs of several environments in one cache root of mounts that were told of none: each hits what its own
 environment compiled on another node, and is shown nothing of the others'."""
 import os
 import subprocess
@@ -25,8 +25,8 @@ def run(node, root, environment):
 @pytest.fixture(scope="module")
 def runs():
     """On the first node each environment compiles, one after the other in one root; on the second one each of them comes once more."""
-    with Cluster(patient=True) as cluster:
-        a, b = (cluster.node(name, options=("--writers", "learned")) for name in ("a", "b"))
+    with Cluster(torch="2.15", patient=True) as cluster:
+        a, b = (cluster.node(name) for name in ("a", "b"))
         told = {}
         for node in (a, b):
             (node.cache / "team").mkdir()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images x places x users on two nodes whose mounts were told of none (`--writers learned`): who hits what another node has compiled, who
+"""Images x places x users on two nodes whose mounts were told of nothing, with the variables that `inductorfs env` prints for each user: who hits what another node has compiled, who
 must not, and nobody fails.
 
 Images: torch 2.15 twice, of equal content at two paths, torch 2.9, and torch 2.15 with a changed module. Places: the host; a container with
-a root, processes, mounts, a host name and users of its own, which sees the mount at another path. Users: root and two others, each with a
-cache root of his own; and all three in one of root's. INDUCTORFS_MATRIX_CELLS=all runs every cell, else about one for each row and column
+a root, processes, mounts, a host name and users of its own, which sees the mount at another path. Users: root, whose directory is the mountpoint,
+and two others, each with a directory of his own below it; and all three in one of root's. INDUCTORFS_MATRIX_CELLS=all runs every cell, else about one for each row and column
 runs. INDUCTORFS_MATRIX names a file for the table."""
 import os
 import re
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import places
+from inductorfs_testing import documented, places
 from inductorfs_testing.fixtures import Cluster, lack
 from inductorfs_testing.images import IMAGES, Images
 from inductorfs_testing.processes import Failed, Job
@@ -77,14 +77,16 @@ class World:
     """Two mounts of root on one Redis, and a container on each. Use as a context."""
 
     def __init__(self):
-        self._images, self._cluster = Images(), Cluster(patient=True)
-        self._containers, self._jobs = {}, 0
+        self._images, self._cluster = Images(), Cluster(torch="2.15", patient=True)
+        self._containers, self._variables, self._jobs = {}, {}, 0
 
     def __enter__(self):
         self._images.__enter__()
         try:
             self._cluster.start()
             self._cluster.directory.chmod(0o755)
+            (self._cluster.directory / "bin").mkdir()
+            places.copy_programs(self._cluster.directory / "bin")
             self.nodes = {name: self._node(name) for name in "ab"}
         except BaseException:
             self.__exit__()
@@ -103,9 +105,8 @@ class World:
         (node.root / "compilers.log").chmod(0o666)
         node.cache.chmod(0o1777)
         shutil.copytree(places.WORKLOADS, node.root / "workloads")
-        node.start("--writers", "learned")
+        node.start()
         for user in USERS:
-            self._directory(node.cache / root_of(user), user, 0o755)
             self._directory(node.root / f"home-{user}", user, 0o700)
         self._directory(node.cache / SHARED, 0, 0o1777)
         return node
@@ -143,20 +144,32 @@ class World:
         self._jobs += 1
         name = f"{self._jobs:02}-{step.id}"
         command = [self._images.python(step.image), node.root / "workloads" / "matrix_job.py", "--graph", step.number]
-        root = SHARED if step.shared else root_of(step.user)
         if step.place == CONTAINER:
-            job = self._container(node).begin(command, self._env(node, RootedContainer.AT / root, HOME="/scratch", USER=f"someone{step.user}"),
-                                              node.root / "jobs", name, user=USERS[step.user])
+            env = self._env(node, step, RootedContainer.AT, HOME="/scratch", USER=f"someone{step.user}")
+            job = self._container(node).begin(command, env, node.root / "jobs", name, user=USERS[step.user])
         else:
-            home = node.root / f"home-{step.user}"
-            if step.user:
-                command = ["setpriv", f"--reuid={step.user}", f"--regid={step.user}", "--clear-groups", *command]
-            job = Job(command, self._env(node, node.cache / root, HOME=home, TMPDIR=home, USER=f"user{step.user}"), node.root / "jobs", name)
+            env = self._env(node, step, node.cache, **self._home(node, step.user))
+            job = Job([*become(step.user), *command], env, node.root / "jobs", name)
         node._jobs.append(job)
         return job
 
-    def _env(self, node, root, **more):
-        return node.env(TORCHINDUCTOR_CACHE_DIR=root, TRITON_CACHE_DIR=root / "triton" / "0", **JOB, **self._images.variables, **more)
+    @staticmethod
+    def _home(node, user):
+        home = node.root / f"home-{user}"
+        return {"HOME": str(home), "TMPDIR": str(home), "USER": f"user{user}" if user else "root"}
+
+    def _env(self, node, step, at, **more):
+        """Of a job that sees the mount at this path."""
+        variables = documented.at(self._documented(node, step.user), node.cache, at)
+        if step.shared:
+            variables.update(TORCHINDUCTOR_CACHE_DIR=at / SHARED, TRITON_CACHE_DIR=at / SHARED / "triton" / "0")
+        return node.env(**{**variables, **JOB, **self._images.variables, **more})
+
+    def _documented(self, node, user):
+        if (node.name, user) not in self._variables:
+            self._variables[node.name, user] = documented.variables(node.cache, {**node.plain_env(), **self._home(node, user)}, become(user),
+                                                                    self._cluster.directory / "bin")
+        return self._variables[node.name, user]
 
     def _container(self, node):
         if node.name not in self._containers:
@@ -164,8 +177,9 @@ class World:
         return self._containers[node.name]
 
 
-def root_of(user):
-    return {0: "root"}.get(user, f"user{user}")
+def become(user):
+    """A command that runs another one as this user."""
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ STATE = "dynamo/code_state_train_None_.pkl"
 
 @pytest.fixture(scope="module", params=["2.15", "2.9"])
 def nodes(request):
-    with Cluster(torch=request.param, patient=True) as cluster:
+    with Cluster(torch=request.param, patient=True, declared=request.param == "2.9") as cluster:
         a, b = cluster.node("a"), cluster.node("b")
         learned = a.run(PGO, *ROWS, **JOB).json
         assert learned["compiled"] == 2, "for the first size, then for any: else this file says nothing"
@@ -45,5 +45,6 @@ def test_the_latest_state_counts_for_a_new_node(nodes):
     b.sync()
     c = nodes["cluster"].node("c")
     c.catch_up(b)
-    assert (c.cache / STATE).read_bytes() == (b.cache / STATE).read_bytes()
+    if c.declared:  # else it shows nothing before its first job
+        assert (c.cache / STATE).read_bytes() == (b.cache / STATE).read_bytes()
     assert c.run(PGO, *COLUMNS, **JOB).json["compiled"] == 1

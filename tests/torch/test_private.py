@@ -55,20 +55,21 @@ def two_cutlasses(node):
     return [node.root / "3", node.root / "4"], nvcc
 
 
-@pytest.mark.parametrize("writers", ["matching", "all"])
+@pytest.mark.parametrize("writers", ["learned", "all"])
 def test_binaries_of_cutlass_whose_name_does_not_tell_what_they_are_made_of(cluster, writers):
     """Of two CUTLASSes the second one gets the library that the first one made. On one host that is torch's to answer for;
     no other host gets it: neither at the next mount, which asks about all that an earlier one left, nor where everybody's
     files are published."""
-    a = cluster.node(f"a-{writers}", options=("--writers", writers))
-    b = cluster.node(f"b-{writers}")
+    options = () if writers == "learned" else ("--writers", writers)
+    declared = writers == "all"  # what everybody writes needs an environment
+    a, b = cluster.node(f"a-{writers}", options=options, declared=declared), cluster.node(f"b-{writers}", declared=declared)
     cutlasses, nvcc = two_cutlasses(a)
     one, other = (a.run(PRIVATE, "cutlass", cutlass, CUDACXX=nvcc).json for cutlass in cutlasses)
     assert one == other, "else its name may be enough to share it"
     library = os.path.relpath(one["library"], a.cache)
     a.sync()
     a.unmount()
-    a.start("--writers", writers)
+    a.start(*options)
     assert names(a, ".so", ".o", ".cu") == {library, library[:-2] + "o", library[:-2] + "cu"}
     listed = listed_after(a, b)
     assert not [name for name in listed if name.endswith((".so", ".o", ".cu"))]

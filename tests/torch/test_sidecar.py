@@ -23,7 +23,7 @@ def runs():
         lack("namespaces: root only")
     with Cluster(torch="2.15", patient=True) as cluster, contextlib.ExitStack() as stack:
         def pod(name, *options):
-            node = cluster.node(name, start=False)
+            node = cluster.node(name, start=False, declared=True)  # as docs/containers.md has it
             node.enter = stack.enter_context(sidecar(node.root))
             stack.callback(node.stop)
             node.start("--writers", "pod", *options)

@@ -13,13 +13,17 @@ from inductorfs_testing.fixtures import Cluster, lack
 ROUNDS, PROCESSES, KERNELS = int(os.environ.get("INDUCTORFS_STORM_ROUNDS", 6)), 8, 8
 
 
+def compiled_on(nodes, scratch, processes):
+    """What storm.py printed."""
+    return nodes[0].run(places.WORKLOADS / "storm.py", *(f"--node={node.name}={node.variables()['TRITON_CACHE_DIR']}" for node in nodes),
+                        "--processes", processes, "--rounds", ROUNDS, "--scratch", scratch, seconds=900).json
+
+
 @pytest.fixture(scope="module")
 def storm():
     with Cluster(torch="2.15", patient=True) as cluster:
         nodes = [cluster.node(name) for name in "ab"]
-        out = nodes[0].run(places.WORKLOADS / "storm.py", *(f"--node={node.name}={node.cache}" for node in nodes),
-                           "--processes", PROCESSES, "--rounds", ROUNDS, "--scratch", cluster.directory / "scratch",
-                           seconds=900).json
+        out = compiled_on(nodes, cluster.directory / "scratch", PROCESSES)
         for node in nodes:
             node.sync(120)
         yield {"cluster": cluster, "nodes": nodes, "out": out}
@@ -53,7 +57,11 @@ def test_every_key_directory_has_one_writer_on_both_nodes(storm):
 
 
 def test_a_node_that_comes_later_sees_one_writer_for_each_key(storm):
-    """What the cluster holds, on a node that took no part."""
+    """What the cluster holds, on a node that took no part: its first job compiles nothing, and a program without torch is shown what it has found."""
     if storm["nodes"][0].backing == "directory":
         lack("plain directories do mix")
-    assert mixed_directories(storm["cluster"].node("c")) == {}
+    node = storm["cluster"].node("c")
+    out = compiled_on([node], storm["cluster"].directory / "later", 1)
+    assert (out["errors"], out["mixed"], out["compiles"], out["keys"]) == ([], [], 0, storm["out"]["keys"])
+    assert set(out["writers"]) <= set(storm["out"]["writers"])
+    assert mixed_directories(node) == {}

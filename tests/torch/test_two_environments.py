@@ -39,7 +39,7 @@ class Work:
 
     def __init__(self, cluster):
         self.cluster = cluster
-        self.nodes = [cluster.node(name, options=("--writers", "learned")) for name in "ab"]
+        self.nodes = [cluster.node(name) for name in "ab"]
         for pair in PAIRS:
             for node in self.nodes:
                 (node.cache / pair).mkdir()
@@ -69,7 +69,7 @@ class Work:
 
     def _storm(self, pair, environment, number):
         """Its processes are named after the environment."""
-        nodes = [f"--node={environment}{node.name}={node.cache / pair}" for node in self.nodes]
+        nodes = [f"--node={environment}{node.name}={node.cache / pair / 'triton' / '0'}" for node in self.nodes]
         return self.begin(self.nodes[0], pair, environment, STORM, *nodes, "--processes", PROCESSES, "--rounds", 1, "--first", number,
                           "--scratch", self.cluster.directory / f"scratch-{pair}-{environment}-{number}")
 
@@ -84,7 +84,7 @@ class Work:
 
 @pytest.fixture(scope="module")
 def work():
-    with Cluster(patient=True) as cluster:
+    with Cluster(torch="2.15", patient=True) as cluster:
         made = Work(cluster)
         pairs = list(PAIRS) if SECONDS else ["variables"]
         made.rounds, begin = [], time.monotonic()
@@ -176,7 +176,7 @@ def test_both_environments_are_told_of_and_nothing_is_private(work):
 
 def test_the_next_image_hits_within_its_first_compile(work):
     """A rolling update: a node runs a job of one image, whose last process ends; then one of the image that other nodes have used already."""
-    node = work.cluster.node("c", options=("--writers", "learned"))
+    node = work.cluster.node("c")
     (node.cache / "images").mkdir()
     old = work.begin(node, "images", "old", ONE_KERNEL).wait().json
     assert old["counters"].get("inductor.fxgraph_cache_miss") == 1, "nobody has compiled it"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import mounts, places
 from inductorfs_testing.fixtures import Cluster, lack
-from inductorfs_testing.processes import run, wait_until
-from inductorfs_testing.toolchain import CountingPtxas
+from inductorfs_testing.processes import run
+from inductorfs_testing.toolchain import PtxasCalls
 
 VERSION, RANKS = "2.15", 2
 RANK = places.WORKLOADS / "vllm_rank.py"
@@ -21,12 +21,11 @@ FAMILY = "user.inductorfs.family"
 
 
 class Server:
-    """The ranks of one node, which all run at once."""
+    """The ranks of one node, which all run at once, with the variables that `inductorfs env` prints."""
 
     def __init__(self, node, library):
-        self.node, self.root, self._count = node, node.cache / "vllm", 0
-        self._stand_in = {"LD_PRELOAD": library / "libcuda.so.1", "TRITON_LIBCUDA_PATH": library, "FAKE_CUDA_COUNT": RANKS,
-                          "VLLM_CACHE_ROOT": self.root}
+        self.node, self.root, self._count = node, Path(node.variables()["VLLM_CACHE_ROOT"]), 0
+        self._stand_in = {"LD_PRELOAD": library / "libcuda.so.1", "TRITON_LIBCUDA_PATH": library, "FAKE_CUDA_COUNT": RANKS}
 
     def run(self, mode="inductor", ranks=range(RANKS), **environment):
         self._count += 1
@@ -54,11 +53,6 @@ def includes():
     return found
 
 
-def caught_up(cluster, node):
-    """Whether the node knows all that is in the cluster."""
-    return node.status()["catalog"]["entries"] >= len(mounts.published(cluster)) > 0
-
-
 @pytest.fixture(scope="module")
 def runs():
     with Cluster(torch=VERSION, patient=True) as cluster:
@@ -66,15 +60,14 @@ def runs():
         done = run([cluster.python, places.NOGPU / "nogpu_compile.py", "--print-env", "--lib", library, "--cuda-include", includes()], seconds=120)
         assert done.code == 0, done.err
         a, b = (Server(cluster.node(name, environment={"LD_LIBRARY_PATH": str(library), **VLLM}), library) for name in "ab")
-        cold = a.run()
+        made = PtxasCalls(a.node.root / "ptxas.log")
+        cold = a.run(**made.env)
         compiled = a.node.compilers.counts()
         a.node.sync()
-        wait_until(lambda: caught_up(cluster, b.node), 30, "the second node to know what the first one published")
-        tools = places.site_packages(VERSION) / "triton" / "backends" / "nvidia" / "bin"
-        refusing = CountingPtxas(b.node.root / "ptxas", b.node.root / "ptxas.log", tools, works=False)
+        calls = PtxasCalls(b.node.root / "ptxas.log")
         before = [name for out in cold for name in out["own"] if os.path.lexists(b.root / name)]
-        warm = b.run(**refusing.env)
-        yield {"cluster": cluster, "a": a, "b": b, "cold": cold, "warm": warm, "compiled": compiled, "refusing": refusing, "before": before}
+        warm = b.run(**calls.env)
+        yield {"cluster": cluster, "a": a, "b": b, "cold": cold, "warm": warm, "compiled": compiled, "calls": calls, "made": made, "before": before}
 
 
 def kernels(directory):
@@ -91,8 +84,8 @@ def hits(out, graphs):
     assert not [name for name in out["counters"] if name.endswith(("fxgraph_cache_miss", "autograd_cache_miss", "bypass"))], out
 
 
-def compiled_nothing(server, refusing):
-    assert refusing.calls() == []
+def compiled_nothing(server, calls):
+    assert calls.calls() == []
     assert not {"compile", "link", "header"} & set(server.node.compilers.counts()), server.node.compilers.calls()
 
 
@@ -103,6 +96,7 @@ def test_first_node_compiles_for_each_rank(runs):
         assert Path(out["inductor"]) == runs["a"].root / "torch_compile_cache" / "0123456789" / f"rank_{rank}_0" / "inductor_cache"
         assert list((Path(out["inductor"]) / "fxgraph").glob("*/*/*"))
         assert len(kernels(triton_cache(out))) == 3
+    assert len(runs["made"].calls()) >= 3
     assert runs["compiled"].get("link", 0) >= 1, "Triton's cuda_utils"
 
 
@@ -110,7 +104,7 @@ def test_second_node_compiles_nothing(runs):
     for cold, warm in zip(runs["cold"], runs["warm"], strict=True):
         hits(warm, cold["counters"]["inductor.fxgraph_cache_miss"])
         assert kernels(triton_cache(warm)) == kernels(triton_cache(cold))
-    compiled_nothing(runs["b"], runs["refusing"])
+    compiled_nothing(runs["b"], runs["calls"])
 
 
 @pytest.mark.parametrize("which", ["a", "b"])
@@ -136,9 +130,9 @@ def test_the_directory_of_aot_mode_hits_too(runs):
     user's, Triton's launcher and the server's own kernels would go to the home directory."""
     b, cold, rank = runs["b"], runs["cold"][1], 1
     b.node.compilers.clear()
-    users = b.root / "kernels"
-    (out,) = b.run("aot", [rank], TRITON_CACHE_DIR=users, **runs["refusing"].env)
+    users = Path(b.node.variables()["TRITON_CACHE_DIR"])
+    (out,) = b.run("aot", [rank], **runs["calls"].env)
     hits(out, cold["counters"]["inductor.fxgraph_cache_miss"])
     assert Path(out["inductor"]).parent.parent.name == "torch_aot_compile"
     assert kernels(users) == kernels(triton_cache(cold))
-    compiled_nothing(b, runs["refusing"])
+    compiled_nothing(b, runs["calls"])

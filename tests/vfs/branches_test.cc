@@ -108,6 +108,33 @@ TEST_F(BranchesTest, ShareWithTheirEnvironmentOnOtherHosts) {
   EXPECT_EQ(read_as(b, kHidden, "team/" + path), "absent") << "who cannot be looked at gets nothing";
 }
 
+TEST_F(BranchesTest, OfTheMountpointShowWhatTheMountpointShowsToTheFirstJob) {
+  Host a(cluster, learning());
+  Host b(cluster, learning());
+  const std::string path = publish(a, kNew, "", "new");
+  // Nobody has asked for `fxgraph` there.
+  EXPECT_TRUE(eventually([&] { return read_as(b, kNew, path) == "print('new')"; }));
+  EXPECT_TRUE(lists(b, kNew, "", path.substr(0, 2)));
+  EXPECT_EQ(read_as(b, kOld, path), "absent");
+}
+
+TEST_F(BranchesTest, ShowWhatAnEarlierRunHasLearnedBeforeAnythingElseIsAskedFor) {
+  const std::string state = "job/dynamo/code_state_train_None_.pkl";
+  Host a(cluster, learning());
+  Host b(cluster, learning());
+  ASSERT_TRUE(a.make_directories("job"));
+  ASSERT_TRUE(b.make_directories("job"));
+  a.act_as(kNew);
+  ASSERT_TRUE(a.make_directories("job/dynamo"));
+  ASSERT_TRUE(a.publish_file(state, "sizes"));
+  ASSERT_TRUE(a.sync());
+  EXPECT_TRUE(eventually([&] { return read_as(b, kNew, state) == "sizes"; }));
+  EXPECT_EQ(read_as(b, kOld, state), "absent");
+  b.act_as(kShell);
+  ASSERT_TRUE(b.make_directories("job/project"));
+  EXPECT_FALSE(b.exists("job/project/dynamo")) << "a program that is no job has a directory of its own there";
+}
+
 TEST_F(BranchesTest, ShareNothingOfWhoCannotBeLookedAt) {
   Host a(cluster, learning());
   ASSERT_TRUE(a.make_directories("job"));
@@ -187,6 +214,58 @@ TEST_F(BranchesTest, GoWithTheirRootAlthoughTheClusterHasMoreInThem) {
   ASSERT_TRUE(b.remove_directory("team"));
 }
 
+TEST_F(BranchesTest, LoseToAShellWhatTheClusterHasForEachOfThem) {
+  Host a(cluster, learning());
+  Host b(cluster, learning());
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(a.make_directories("kernels") && b.make_directories("kernels"));
+  const std::string path = publish(a, kOld, "", "same");
+  ASSERT_EQ(publish(a, kNew, "", "same"), path);
+  const auto both = [&](Host& host, pid_t process) {
+    const bool has_code = read_as(host, process, path) != "absent";
+    return has_code + host.look_up("kernels/" + key + "/__grp__k.json", process).has_value();
+  };
+  for (const pid_t process : {kOld, kNew}) {
+    a.act_as(process);
+    ASSERT_TRUE(a.triton_compile("kernels/" + key, std::to_string(process), process));
+    ASSERT_TRUE(a.sync());
+    ASSERT_TRUE(eventually([&] { return both(b, process) == 2; })) << process;
+  }
+  b.restart();  // nothing is known any more, as when a kernel needs memory
+  for (const auto& [directory, name] : {std::pair(path.substr(0, 2), last_part(path)), {"kernels/" + key, "k.json"}}) {
+    ASSERT_TRUE(lists(b, kShell, directory.starts_with("kernels") ? "kernels" : "", last_part(directory)));
+    ASSERT_TRUE(eventually([&] { return lists(b, kShell, directory, name); }));
+    const auto names = b.list(directory).value();
+    for (const auto& each : names) ASSERT_TRUE(b.unlink(std::string(directory).append("/").append(each)));
+    ASSERT_TRUE(b.remove_directory(directory));
+  }
+  EXPECT_EQ(both(b, kOld), 0);
+  EXPECT_EQ(both(b, kNew), 0);
+  EXPECT_EQ(both(a, kOld), 2);
+  EXPECT_EQ(both(a, kNew), 2);
+}
+
+/// TRITON_CACHE_DIR below the mountpoint, as `inductorfs env` prints it: Triton's keys stand directly in a root, and
+/// after each put Triton removes the key directory, and those above it, as far as they are empty (os.removedirs).
+TEST_F(BranchesTest, HoldAKernelThatIsBeingPut) {
+  Host host(cluster, learning());
+  for (const std::string directory : {"triton_cache", "alice/triton_cache", "kernels", "x/y/z", ""}) {
+    const std::string key = (directory.empty() ? "" : directory + "/") + triton_key_of("kernel");
+    host.act_as(kOld);
+    ASSERT_TRUE(host.triton_put(key, "k.ttir", "first wrote k.ttir", kOld)) << directory;
+    EXPECT_FALSE(host.remove_directory(key)) << directory;
+    host.act_as(kShell);
+    EXPECT_FALSE(host.remove_directory(key)) << directory;
+    if (!directory.empty()) {
+      EXPECT_FALSE(host.remove_directory(directory)) << directory;
+    }
+    host.act_as(kOld);
+    ASSERT_TRUE(host.triton_compile(key, "first", kOld)) << directory;
+    EXPECT_EQ(host.read(key + "/k.ttir", kOld).value_or("absent"), "first wrote k.ttir") << directory;
+    EXPECT_TRUE(host.look_up(key + "/__grp__k.json", kOld)) << directory;
+  }
+}
+
 TEST_F(BranchesTest, KeepWhatBelongsToAnotherUser) {
   if (::geteuid() != 0) INDUCTORFS_LACKS("root, who alone gives files away");
   constexpr uid_t kAlice = 1001;
@@ -248,11 +327,22 @@ TEST_F(BranchesTest, AreNotFilledByLooks) {
   for (pid_t process = kFirst; process < kFirst + 2 * static_cast<pid_t>(vfs::Branches::kMost); ++process) {
     options.jobs[process] = "torch " + std::to_string(process);
   }
+  Host other(cluster, options);
   Host host(cluster, options);
   ASSERT_TRUE(host.make_directories("job"));
+  const std::string shown = in_code_directory(code_name("same") + ".py");
+  const auto has_some = [](pid_t process) { return process >= kFirst && process % 2 == 0; };
+  for (const auto& [process, facts] : options.jobs) {
+    if (!has_some(process)) continue;
+    other.act_as(process);
+    const std::string root = "job" + std::to_string(process % 4) + "/";
+    ASSERT_TRUE(other.make_directories(root + shown.substr(0, 2)) && other.publish_file(root + shown, "same"));
+  }
+  ASSERT_TRUE(other.sync());
   for (const auto& [process, facts] : options.jobs) {
     host.act_as(process);
     EXPECT_FALSE(host.exists("job/fxgraph"));
+    EXPECT_TRUE(!has_some(process) || eventually([&] { return host.exists("job/" + shown); })) << process;
   }
   const std::string path = publish(host, kNew, "job", "new");
   EXPECT_EQ(host.count("view.too_many_environments"), 0U);
@@ -501,7 +591,7 @@ TEST_F(BranchesTest, RenderTritonsGroupsForThePathThatProgramsSee) {
   b.act_as(kNew);
   ASSERT_TRUE(b.make_directories("team"));
   (void)b.exists("team/fxgraph");
-  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  ASSERT_TRUE(eventually([&] { return b.exists("team/triton/0/" + key + "/__grp__k.json"); }));
   const auto group = b.read("team/triton/0/" + key + "/__grp__k.json", kNew);
   ASSERT_TRUE(group);
   EXPECT_NE(group->find("\"/mnt/cache/team/triton/0/" + key + "/k.ttir\""), std::string::npos) << *group;
@@ -537,6 +627,19 @@ TEST_F(BranchesTest, StayWhenTheirRootGetsAnotherOwner) {
   change.uid = 1001;
   ASSERT_TRUE(host.file_system->set_attributes(root->node, change, {0, 0, kShell}));
   EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
+}
+
+TEST_F(BranchesTest, ShowNoDirectoryThatAnotherEnvironmentHasListed) {
+  Host a(cluster, learning());
+  ASSERT_TRUE(a.make_directories("alice"));
+  for (const std::string root : {"", "alice"}) {
+    const std::string directory = root.empty() ? "fxgraph" : root + "/fxgraph";
+    a.act_as(kOld);
+    ASSERT_TRUE(a.make_directories(directory));
+    ASSERT_TRUE(lists(a, kOld, root, "fxgraph"));
+    a.act_as(kNew);
+    EXPECT_FALSE(a.exists(directory)) << "it would find a directory of the daemon's, and not make its own";
+  }
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ using vfs::LocalTree;
 
 const std::string kKey(52, 'A');  // of triton/0/<key>
 
-std::string group_text(const std::string& directory, const std::string& child) {
-  return R"({"child_paths": {")" + child + R"(": ")" + directory + "/" + kKey + "/" + child + R"("}})";
+std::string group_text(const std::string& directory, const std::string& child, const std::string& key = kKey) {
+  return R"({"child_paths": {")" + child + R"(": ")" + directory + "/" + key + "/" + child + R"("}})";
 }
 
 /// The local files of a mount: private ones, a sealed copy, a sealed link of a blob, a sealed group file.
@@ -174,6 +174,23 @@ TEST_F(ViewCheck, AGroupFileIsHeldAgainstWhatTheClusterHasOfIt) {
   EXPECT_TRUE(findings.all().empty());
   write(path, group_text("/elsewhere/triton/0", "other.cubin"));
   expect_removed(path);
+}
+
+TEST_F(ViewCheck, LeavesSoundGroupFilesOfEveryKey) {
+  for (const auto& key : {std::string(43, 'A'), std::string(64, 'a')}) {
+    const std::string path = "view/triton/0/" + key + "/__grp__k.json";
+    const std::string group = group_text("/somewhere/triton/0", "k.cubin", key);
+    const std::string digest = digest_of(layout::canonical_group(group, key).value()).to_hex();
+    write(path, group);
+    seal(path, digest);
+    write("view/saved/" + key + "/set/__grp__k.json", group);  // moved there
+    seal("view/saved/" + key + "/set/__grp__k.json", digest);
+  }
+  const auto before = image_of(directory_.path());
+  Findings findings;
+  EXPECT_EQ(checked(true, findings).sealed, 7U);
+  EXPECT_TRUE(findings.all().empty());
+  EXPECT_EQ(image_of(directory_.path()), before);
 }
 
 TEST_F(ViewCheck, AGroupFileThatIsNoneGoes) {

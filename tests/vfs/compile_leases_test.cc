@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "inductorfs/remote/forwarding_remote.h"
+#include "remote/forwarding_remote.h"
 #include "vfs/host.h"
 #include "vfs/process.h"
 
@@ -68,7 +68,8 @@ class CompileLeasesTest : public ::testing::Test {
     host.act_as(0);
   }
 
-  Process one_, two_, three_;  // before the hosts, whose locks they would inherit
+  // Before the hosts, whose locks they would inherit. Whoever compiles works.
+  Process one_{Process::Work::kItself}, two_{Process::Work::kItself}, three_{Process::Work::kItself};
   std::shared_ptr<std::atomic<bool>> is_away_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<remote::MemoryCluster> cluster_ = remote::make_memory_cluster();
   Host a_{cluster_, with_limit(milliseconds(60'000))};

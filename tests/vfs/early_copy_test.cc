@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/tree/early_copy.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -170,12 +171,13 @@ class DroppedCopy : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   vfs::LocalTree tree = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0750).value();
+  Fd root = open_at(AT_FDCWD, directory / "local", O_RDONLY | O_DIRECTORY).value();
   vfs::NodePtr node = std::make_shared<vfs::Node>(vfs::NodeId{2}, S_IFREG, 2);
 };
 
 TEST_F(DroppedCopy, LeavesNoFile) {
-  ASSERT_TRUE(write_file_atomically(tree.fd(), "view/one", "bytes"));
-  ASSERT_TRUE(write_file_atomically(tree.fd(), "view/other", "bytes"));
+  ASSERT_TRUE(write_file_atomically(root.get(), "view/one", "bytes"));
+  ASSERT_TRUE(write_file_atomically(root.get(), "view/other", "bytes"));
   const auto one = tree.open_file("view/one", false);
   const auto other = tree.open_file("view/other", false);
   {
@@ -195,7 +197,7 @@ TEST_F(DroppedCopy, LeavesNoFile) {
   ASSERT_TRUE(copy.fill(one->get()));
   const auto taken = copy.take(one->get());
   ASSERT_TRUE(taken);
-  EXPECT_EQ(read_file(tree.fd(), taken->name, 100).value_or("absent"), "bytes");
+  EXPECT_EQ(read_file(root.get(), taken->name, 100).value_or("absent"), "bytes");
   EXPECT_FALSE(copy.take(one->get())) << "it is somebody's";
 }
 

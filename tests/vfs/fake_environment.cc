@@ -107,6 +107,7 @@ void FakeViews::set(pid_t process, const std::string& path, const std::string& r
 }
 
 std::string FakeViews::path_for(pid_t process, std::string_view path) const {
+  if (on_asked) on_asked();
   return state_.with([&](State& state) {
     ++state.asked;
     const auto found = state.processes.find(process);
@@ -203,7 +204,7 @@ std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(cons
     auto& environment = facts.parted[{is_users ? root.uid : 0, std::string(job)}];
     if (environment) return environment;
     fingerprint::Fact trust = shared_with();
-    if (is_users) trust.value = "user=" + std::to_string(root.uid);
+    if (is_users) trust.value = "user=" + facts.prefix + std::to_string(root.uid);
     if (is_users && (asks_ || fails_)) trust = {};
     auto all = facts.now;
     if (!job.empty()) {
@@ -214,6 +215,8 @@ std::shared_ptr<const vfs::RootEnvironment> FakeEnvironment::environment_of(cons
       torch.known = known;
       torch.value = std::string(job);
       all.set(fingerprint::Facet::kTorch, torch);
+      torch.value = "all jobs have one, and the host has none";
+      all.set(fingerprint::Facet::kTriton, torch);
     }
     environment = std::make_shared<const PartedEnvironment>(all, trust);
     return environment;
@@ -229,6 +232,7 @@ void FakeEnvironment::learn(std::map<pid_t, std::string> jobs) {
 }
 
 vfs::Job FakeEnvironment::job_of(pid_t thread, bool makes) const {
+  if (on_job_asked) on_job_asked();
   return facts_.with([&](const Facts& facts) -> vfs::Job {
     const auto found = facts.jobs.find(thread);
     if (found == facts.jobs.end()) return {};

@@ -72,6 +72,8 @@ class FakeViews {
   /// FileSystemOptions::where_seen
   [[nodiscard]] std::string path_for(pid_t process, std::string_view path) const;
   [[nodiscard]] size_t asked() const;
+  /// Is called at each question, in the middle of the request that asks. To be set before the first one.
+  std::function<void()> on_asked;
 
  private:
   struct State {
@@ -96,6 +98,14 @@ class FakeEnvironment final : public vfs::Host {
   [[nodiscard]] std::vector<std::string> scopes() const;
   /// Roots that belong to other users than root and this process's share with those of the same user.
   void part_users() { parts_ = true; }
+  /// The accounts of this host change: each user's name begins so from now on.
+  void rename_users(const std::string& prefix) {
+    facts_.with([&](Facts& facts) {
+      facts.prefix = prefix;
+      facts.parted.clear();
+    });
+    ++accounts_;
+  }
   /// Whether the name service takes its time: meanwhile nobody knows whose a user's root is.
   void ask(bool asks, bool fails = false) {
     asks_ = asks;
@@ -105,6 +115,8 @@ class FakeEnvironment final : public vfs::Host {
   /// Environments are learned: these processes have environments of these facts; an empty one cannot be found out, and
   /// one that is kNotYet not before the process makes something. All others are neither torch nor Triton.
   static constexpr const char* kNotYet = "not yet";
+  /// Is called when a request asks for the job of its process, in the middle of it. To be set before the first one.
+  std::function<void()> on_job_asked;
   void learn(std::map<pid_t, std::string> jobs);
   /// Under the facts of now or any earlier ones: the catalog still finishes with the old scopes when the facts are new.
   [[nodiscard]] bool accepts(const remote::ScopeId& scope, std::string_view path) const;
@@ -124,6 +136,8 @@ class FakeEnvironment final : public vfs::Host {
   bool may_share(const vfs::RootAccess& root, uid_t user) const override {
     return !parts_ || user == root.uid || (root.uid == 0 && (root.mode & 022) != 0);
   }
+  bool may_group_share(const vfs::RootAccess& root, gid_t) const override { return may_share(root, vfs::kAnyUser); }
+  uint64_t accounts() const override { return accounts_; }
   bool parts_roots() const override { return parts_ || learns_; }
   Result<void> check(const layout::Classification& classified, std::string_view bytes, uint64_t size,
                      std::span<const remote::ScopeId> scopes) const override;
@@ -136,11 +150,13 @@ class FakeEnvironment final : public vfs::Host {
     std::vector<fingerprint::Fingerprint> earlier;
     std::map<std::pair<uid_t, std::string>, std::shared_ptr<const vfs::RootEnvironment>> parted{};
     std::map<pid_t, std::string> jobs{};
+    std::string prefix{};  ///< of the users' names
   };
 
   mutable Guarded<Facts> facts_;
   bool parts_ = false;
   std::atomic<bool> asks_ = false;
+  std::atomic<uint64_t> accounts_ = 0;
   std::atomic<bool> fails_ = false;  ///< it has not found out
   bool learns_ = false;
   std::shared_ptr<FakeWriters> writers_;

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <future>
+#include <map>
 
+#include "inductorfs/base/fail_point.h"
 #include "support/lacks.h"
 #include "vfs/faulty_remote.h"
 #include "vfs/host.h"
@@ -115,12 +121,41 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
   [[nodiscard]] bool mounted() const { return mounted_; }
+  /// Leaves nothing of the disk.
+  void fill() const {
+    std::ofstream file(place_ / "fill");
+    while (file) file << std::string(4096, 'f') << std::flush;
+  }
 
  private:
   TemporaryDirectory place_;
   std::string old_;
   bool mounted_ = false;
 };
+
+TEST_F(Faults, WhatTheQueueCannotTakeNowIsPublishedOnceItCan) {
+  Host other(cluster);
+  for (const auto& [error, code] : {std::pair{"ENOSPC", ErrorCode::kNoSpace}, std::pair{"EROFS", ErrorCode::kReadOnly},
+                                    std::pair{"EIO", ErrorCode::kInternal}}) {
+    Host a(cluster);
+    const std::string key = triton_key_of(error);
+    ASSERT_TRUE(arm_fail_points(std::string("catalog.disk=") + error));
+    const std::string text = std::string("written at ") + error;
+    const std::string path = in_code_directory(code_name(text) + ".py");
+    ASSERT_TRUE(a.publish_file(path, text));
+    ASSERT_TRUE(a.triton_compile("triton/0/" + key, "writer", ::getpid()));
+    EXPECT_TRUE(eventually([&] { return a.count("seal.no_room") > 1; })) << error;
+    const auto synced = a.sync();
+    ASSERT_FALSE(synced) << error;
+    EXPECT_EQ(synced.error().code(), code) << synced.error().to_string();
+    EXPECT_NE(synced.error().what().find(path), std::string::npos) << synced.error().to_string();
+    EXPECT_EQ(a.count("seal.refused"), 0U) << error;
+    ASSERT_TRUE(arm_fail_points(""));
+    EXPECT_TRUE(other.wait_for_entry(path)) << error;
+    EXPECT_TRUE(other.wait_for_entry("triton/@/" + key + "/k.json")) << error;
+    EXPECT_TRUE(eventually([&] { return a.sync().has_value(); })) << error;
+  }
+}
 
 TEST_F(Faults, AFullDiskRefusesWritesAndLosesNothing) {
   SmallDisk disk;
@@ -148,6 +183,80 @@ TEST_F(Faults, AFullDiskRefusesWritesAndLosesNothing) {
   }
   EXPECT_TRUE(a.create("p/again", std::string(1 << 20, 'g'))) << "room that was freed can be used";
   EXPECT_EQ(a.read("p/own").value_or("absent"), "mine");
+}
+
+/// Whatever of a file of the cluster needs a copy on this host.
+TEST_F(Faults, AFullDiskMakesRoomForEachChangeThatNeedsACopy) {
+  using Change = std::function<Result<void>(Host&, const std::string&, vfs::NodeId)>;
+  const vfs::Caller me{::getuid(), ::getgid(), own_pid()};
+  const auto set = [&](Host& a, vfs::NodeId node, const vfs::AttributeChange& change) -> Result<void> {
+    const auto done = a.file_system->set_attributes(node, change, me);
+    return done ? Result<void>{} : fail(done.error());
+  };
+  const std::map<std::string, Change> changes{
+      {"write", [](Host& a, const std::string& path, vfs::NodeId) { return a.append(path, "!"); }},
+      {"rename", [](Host& a, const std::string& path, vfs::NodeId) { return a.rename(path, "moved"); }},
+      {"exchange", [](Host& a, const std::string& path,
+                      vfs::NodeId) { return a.rename(path, "own", 0, vfs::RenameMode::kExchange); }},
+      {"link",
+       [&](Host& a, const std::string&, vfs::NodeId node) -> Result<void> {
+         const auto done = a.file_system->link(node, vfs::kRootNode, "linked", me);
+         return done ? Result<void>{} : fail(done.error());
+       }},
+      {"chmod", [&](Host& a, const std::string&, vfs::NodeId node) { return set(a, node, {.mode = 0600}); }},
+      {"utimens",
+       [&](Host& a, const std::string&, vfs::NodeId node) {
+         return set(a, node, {.modified = vfs::Timestamp{5, 0}});
+       }},
+      {"setxattr", [](Host& a, const std::string&, vfs::NodeId node) {
+         return a.file_system->set_xattr(node, "user.mine", "1", 0);
+       }}};
+  for (const size_t size : {size_t{200'000}, size_t{600'000}}) {
+    for (const auto& [name, change] : changes) {
+      SCOPED_TRACE(name + " of " + std::to_string(size));
+      Host b(cluster);
+      const std::string path = publish(b, std::string(size, 'e'));
+      const std::string other = publish(b, std::string(900'000, 'v'));
+      SmallDisk disk;
+      if (!disk.mounted()) INDUCTORFS_LACKS("the right to mount a tmpfs");
+      Host a(cluster);
+      ASSERT_TRUE(a.wait_for_entry(path) && a.wait_for_entry(other));
+      ASSERT_TRUE(a.create("own", "mine"));
+      a.file_system->forget(a.look_up(other)->node, 1'000'000);
+      const auto found = a.look_up(path);
+      ASSERT_TRUE(found);
+      disk.fill();
+
+      const auto done = change(a, path, found->node);
+
+      EXPECT_TRUE(done) << done.error().to_string();
+      EXPECT_GE(a.count("store.evicted"), 1U);
+    }
+  }
+}
+
+TEST_F(Faults, ANameThatCannotGoLeavesNoFurtherLink) {
+  Host a(cluster);
+  ASSERT_TRUE(a.create("held", "one"));
+  ASSERT_TRUE(a.create("other", "two"));
+  ASSERT_TRUE(a.look_up("held") && a.look_up("other"));
+  const std::string view = a.directory / "local/view/";
+  const auto links = [&](const std::string& name) {
+    struct stat status {};
+    return ::stat((view + name).c_str(), &status) == 0 ? status.st_nlink : 0;
+  };
+  const std::string held = view + "held";
+  if (::mount((view + "other").c_str(), held.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    INDUCTORFS_LACKS("the right to mount over a file");
+  }
+  const auto renamed = a.rename("held", "other");
+  const auto removed = a.unlink("held");
+  ASSERT_EQ(::umount2(held.c_str(), MNT_DETACH), 0);
+
+  EXPECT_FALSE(renamed);
+  EXPECT_FALSE(removed);
+  EXPECT_EQ(links("other"), 1U);
+  EXPECT_EQ(links("held"), 1U);
 }
 
 TEST_F(Faults, WhatWasQueuedDoesNotComeBackUnderTheNameOfARenamedDirectory) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/remote/forwarding_remote.h"
+#include "remote/forwarding_remote.h"
 
 namespace inductorfs::testing {
 

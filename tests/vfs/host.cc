@@ -32,7 +32,9 @@ void RecordingKernel::forget_name(vfs::NodeId parent, const std::string& name) {
   names_.with([&](auto& names) { names.insert(name); });
   if (on_name) on_name(parent, name);
 }
-void RecordingKernel::forget_content(vfs::NodeId) {}
+void RecordingKernel::forget_content(vfs::NodeId node) {
+  contents_.with([&](auto& contents) { contents.insert(node); });
+}
 bool RecordingKernel::told_name(const std::string& name) const {
   return names_.with([&](const auto& names) { return names.contains(name); });
 }
@@ -103,7 +105,9 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.chown_to_caller = options_.chown_to_caller;
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
+  vfs_options.fetch_threads = options_.fetch_threads;
   vfs_options.compile_once = options_.compile_once;
+  vfs_options.cluster_winners = options_.cluster_winners;
   vfs_options.who_writes = options_.who_writes;
   vfs_options.used = options_.used;
   vfs_options.quiet_is_complete = options_.quiet_is_complete;

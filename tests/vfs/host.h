@@ -28,11 +28,16 @@ class RecordingKernel final : public vfs::KernelCache {
   void forget_name(vfs::NodeId parent, const std::string& name) override;
   void forget_content(vfs::NodeId node) override;
   [[nodiscard]] bool told_name(const std::string& name) const;
+  /// Whether it was told of the content of this node since this was asked last.
+  [[nodiscard]] bool take_content(vfs::NodeId node) {
+    return contents_.with([node](auto& contents) { return contents.erase(node) > 0; });
+  }
   /// Is called with each name, from the notify thread. To be set before the first one.
   std::function<void(vfs::NodeId parent, const std::string& name)> on_name;
 
  private:
   Guarded<std::set<std::string>> names_;
+  Guarded<std::set<vfs::NodeId>> contents_;
 };
 
 struct HostOptions {
@@ -45,7 +50,9 @@ struct HostOptions {
   Milliseconds quiet_time{50};
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
+  size_t fetch_threads = 4;
   Milliseconds compile_once{0};
+  bool cluster_winners = false;
   bool chown_to_caller = false;               ///< files belong to Host::user, as under root's daemon
   bool part_users = false;                    ///< FakeEnvironment::part_users()
   std::map<pid_t, std::string> jobs{};        ///< FakeEnvironment::learn(), unless empty

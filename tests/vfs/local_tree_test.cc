@@ -1,14 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/tree/local_tree.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/fail_point.h"
 #include "support/temporary_directory.h"
 #include "vfs/tree/early_copy.h"
+
+namespace {
+
+thread_local bool lists_no_types = false;
+
+}  // namespace
+
+// In place of the C library's, for every part of this program.
+extern "C" struct dirent* readdir(DIR* directory) {
+  static const auto real = reinterpret_cast<struct dirent* (*)(DIR*)>(::dlsym(RTLD_NEXT, "readdir64"));
+  struct dirent* const entry = real(directory);
+  if (entry != nullptr && lists_no_types) entry->d_type = DT_UNKNOWN;
+  return entry;
+}
 
 namespace inductorfs::testing {
 namespace {
@@ -18,16 +43,17 @@ using Tree = vfs::LocalTree;
 class LocalTree : public ::testing::Test {
  protected:
   void write(const std::string& path, const std::string& bytes) {
-    ASSERT_TRUE(write_file_atomically(tree.fd(), path, bytes));
+    ASSERT_TRUE(write_file_atomically(root.get(), path, bytes));
   }
   Result<void> unshare(const std::string& path, std::optional<uint64_t> size = {}) {
     vfs::EarlyCopy none(size);
     return tree.unshare(path, none);
   }
-  std::string text(const std::string& path) { return read_file(tree.fd(), path, 1 << 20).value_or("absent"); }
+  std::string text(const std::string& path) { return read_file(root.get(), path, 1 << 20).value_or("absent"); }
 
   TemporaryDirectory directory;
   Tree tree = Tree::open(directory / "local", ::getuid(), ::getgid(), 0750).value();
+  Fd root = open_at(AT_FDCWD, directory / "local", O_RDONLY | O_DIRECTORY).value();
 };
 
 TEST_F(LocalTree, GivesItsRootAModeOnlyWhenToldTo) {
@@ -51,17 +77,17 @@ TEST_F(LocalTree, AnswersNothingForWhatIsNotThere) {
 }
 
 TEST_F(LocalTree, FollowsNoSymbolicLinkOutOfTheView) {
-  ASSERT_EQ(::symlinkat("/etc/passwd", tree.fd(), "view/link"), 0);
+  ASSERT_EQ(::symlinkat("/etc/passwd", root.get(), "view/link"), 0);
   EXPECT_FALSE(tree.open_file("view/link", false));
   EXPECT_FALSE(tree.read_file("view/link", 1 << 20));
   EXPECT_TRUE(S_ISLNK(tree.stat("view/link").value()->st_mode));
-  ASSERT_EQ(::symlinkat("/etc", tree.fd(), "view/directory"), 0);
+  ASSERT_EQ(::symlinkat("/etc", root.get(), "view/directory"), 0);
   EXPECT_FALSE(tree.list("view/directory"));
 }
 
 TEST_F(LocalTree, OpensNoFifo) {
   // open(2) would wait until somebody opens the other end, and nobody does.
-  ASSERT_EQ(::mkfifoat(tree.fd(), "view/fifo", 0644), 0);
+  ASSERT_EQ(::mkfifoat(root.get(), "view/fifo", 0644), 0);
   for (const bool writable : {false, true}) {
     const auto opened = tree.open_file("view/fifo", writable);
     ASSERT_FALSE(opened);
@@ -74,7 +100,7 @@ TEST_F(LocalTree, MakesMissingDirectoriesOnly) {
   const vfs::RootAccess access{::geteuid(), ::getegid(), 0750};
   ASSERT_TRUE(tree.make_view_directories("a/b/c", access));
   EXPECT_EQ(tree.stat("view/a/b/c").value()->st_mode & 07777, 0750U);
-  ASSERT_EQ(::fchmodat(tree.fd(), "view/a", 0700, 0), 0);
+  ASSERT_EQ(::fchmodat(root.get(), "view/a", 0700, 0), 0);
   ASSERT_TRUE(tree.make_view_directories("a/b/d", access));
   EXPECT_EQ(tree.stat("view/a").value()->st_mode & 07777, 0700U);
   EXPECT_TRUE(tree.make_view_directories("", access));
@@ -82,10 +108,10 @@ TEST_F(LocalTree, MakesMissingDirectoriesOnly) {
 
 TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
   write("view/file", "0123456789");
-  ASSERT_EQ(::linkat(tree.fd(), "view/file", tree.fd(), "blob", 0), 0);
-  ASSERT_EQ(::fchmodat(tree.fd(), "view/file", 0640, 0), 0);
+  ASSERT_EQ(::linkat(root.get(), "view/file", root.get(), "blob", 0), 0);
+  ASSERT_EQ(::fchmodat(root.get(), "view/file", 0640, 0), 0);
   const struct timespec times[2] = {{1'000'000'000, 5}, {1'100'000'000, 7}};
-  ASSERT_EQ(::utimensat(tree.fd(), "view/file", times, 0), 0);
+  ASSERT_EQ(::utimensat(root.get(), "view/file", times, 0), 0);
   auto file = tree.open_file("view/file", true);
   ASSERT_TRUE(file);
   ASSERT_TRUE(tree.set_seal(file->get(), "abc"));
@@ -104,6 +130,37 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
   EXPECT_EQ(::fgetxattr(copy->get(), "user.mine", nullptr, 0), 1);
   EXPECT_EQ(tree.seal_of(file->get()).value_or("none"), "abc");
   EXPECT_TRUE(tree.is_empty("orphans"));
+}
+
+TEST_F(LocalTree, KnowsWhatLiesOnADiskThatListsNoTypes) {
+  write("view/file", "x");
+  ASSERT_TRUE(tree.make_directory("view/directory", 0755));
+  ASSERT_TRUE(tree.make_symlink("file", "view/link"));
+  lists_no_types = true;
+  const auto items = tree.list("view");
+  lists_no_types = false;
+  ASSERT_TRUE(items);
+  std::map<std::string, mode_t> types;
+  for (const auto& item : *items) types[item.name] = item.type;
+  EXPECT_EQ(types, (std::map<std::string, mode_t>{{"file", S_IFREG}, {"directory", S_IFDIR}, {"link", S_IFLNK}}));
+}
+
+TEST_F(LocalTree, OpensNoInodeOfTheStoreToBeWrittenTo) {
+  for (const mode_t mode : {0644, 0444}) {
+    write("view/file", "0123456789");
+    const auto file = tree.open_file("view/file", true);
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(tree.set_seal(file->get(), {}));
+    ASSERT_TRUE(tree.set_mode("view/file", mode));
+
+    EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy);
+    EXPECT_TRUE(tree.open_file("view/file", false));
+    EXPECT_FALSE(tree.seal_of(file->get())) << "nothing was queued";
+    EXPECT_EQ(tree.stat("view/file").value()->st_mode & 07777, mode);
+    tree.remove_seal(file->get());
+    EXPECT_TRUE(tree.open_file("view/file", true));
+    ASSERT_TRUE(tree.unlink("view/file"));
+  }
 }
 
 TEST_F(LocalTree, CopiesNoMoreThanATruncationKeeps) {
@@ -128,6 +185,109 @@ TEST_F(LocalTree, RenamesWithoutReplacingWhenAsked) {
   ASSERT_TRUE(tree.rename("view/a", "view/b"));
   EXPECT_EQ(text("view/b"), "a");
 }
+
+/// A user exchanges a directory for a link just before a call whose path leads through it. The second way is that of
+/// kernels and filters without openat2(2).
+class ExchangedDirectory : public LocalTree, public ::testing::WithParamInterface<const char*> {
+ protected:
+  ExchangedDirectory() {
+    std::filesystem::create_directories(outside / "below");
+    std::ofstream(outside / "below" / "file") << "theirs";
+    std::filesystem::create_directories(view / "own");
+    std::ofstream(view / "own" / "file") << "ours";
+    std::filesystem::create_directory_symlink(outside, view / "x");
+    EXPECT_TRUE(arm_fail_points(GetParam()));
+  }
+  ~ExchangedDirectory() override { EXPECT_TRUE(arm_fail_points("")); }
+  /// All that is outside, with what a call could change.
+  [[nodiscard]] std::string state_outside() const {
+    std::string text;
+    for (const auto& item : std::filesystem::recursive_directory_iterator(outside)) {
+      struct stat status {};
+      EXPECT_EQ(::lstat(item.path().c_str(), &status), 0);
+      std::array<char, 1024> names{};
+      const ssize_t size = ::llistxattr(item.path().c_str(), names.data(), names.size());
+      text += item.path().string() + " " + std::to_string(status.st_mode) + " " + std::to_string(status.st_uid) + " " +
+              std::to_string(status.st_nlink) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
+              std::string(names.data(), static_cast<size_t>(std::max(size, ssize_t{0}))) + "\n";
+    }
+    return text;
+  }
+
+  const std::filesystem::path view = std::filesystem::path(directory / "local") / "view";
+  const std::filesystem::path outside = std::filesystem::path(directory.path()) / "outside";
+};
+
+TEST_P(ExchangedDirectory, HasNothingForWhoeverReads) {
+  EXPECT_FALSE(tree.stat("view/x/below/file").value());
+  EXPECT_TRUE(tree.list("view/x/below").value().empty());
+  EXPECT_FALSE(tree.open_directory("view/x/below"));
+  EXPECT_FALSE(tree.open_file("view/x/below/file", false));
+  EXPECT_FALSE(tree.open_file("view/x/below/file", true));
+  EXPECT_FALSE(tree.read_file("view/x/below/file", 100));
+  EXPECT_FALSE(tree.same_bytes("view/x/below/file", "view/x/below/file", 100));
+  const Fd own = tree.open_directory("view").value();
+  EXPECT_TRUE(Tree::list_below(own, "x/below").value().empty());
+  ASSERT_EQ(::setxattr((outside / "below" / "file").c_str(), Tree::kScopeName, "1", 1, 0), 0);
+  EXPECT_FALSE(tree.mark_of("view/x/below/file", Tree::kScopeName));
+}
+
+TEST_P(ExchangedDirectory, IsNoWayOutForWhoeverWrites) {
+  const std::string before = state_outside();
+  const vfs::RootAccess access{1234, 1234, 0777};
+  const struct timespec times[2] = {{5, 0}, {5, 0}};
+  const std::vector<std::pair<const char*, std::function<bool()>>> calls = {
+      {"create", [&] { return tree.create_file("view/x/below/new", 0666).has_value(); }},
+      {"mkdir", [&] { return tree.make_directory("view/x/below/new", 0777).has_value(); }},
+      {"mkdir -p", [&] { return tree.make_view_directories("x/below/new/deep", access).has_value(); }},
+      {"mknod", [&] { return tree.make_node("view/x/below/new", S_IFIFO | 0666, 0).has_value(); }},
+      {"symlink", [&] { return tree.make_symlink("/", "view/x/below/new").has_value(); }},
+      {"link to", [&] { return tree.link("view/own/file", "view/x/below/new").has_value(); }},
+      {"link from", [&] { return tree.link("view/x/below/file", "view/own/theirs").has_value(); }},
+      {"rename to", [&] { return tree.rename("view/own/file", "view/x/below/new").has_value(); }},
+      {"rename from", [&] { return tree.rename("view/x/below/file", "view/own/theirs").has_value(); }},
+      {"unlink", [&] { return tree.unlink("view/x/below/file", true).has_value(); }},
+      {"set aside", [&] { return tree.set_aside("x/below/file").has_value(); }},
+      {"chown", [&] { return tree.set_owner("view/x/below/file", 1234, 1234).has_value(); }},
+      {"chmod", [&] { return tree.set_mode("view/x/below/file", 0777).has_value(); }},
+      {"utimens", [&] { return tree.set_times("view/x/below/file", times).has_value(); }},
+      {"setxattr", [&] { return tree.set_xattr("view/x/below/file", "user.new", "1", 0).has_value(); }},
+      {"copy", [&] { return unshare("view/x/below/file").has_value(); }},
+      {"rmdir", [&] { return tree.remove_directory("view/x/below").has_value(); }},
+      {"an open file",
+       [&] { return tree.link(tree.open_file("view/own/file", false).value(), "view/x/below/new").has_value(); }},
+  };
+  for (const auto& [name, call] : calls) {
+    EXPECT_FALSE(call()) << name;
+    EXPECT_EQ(state_outside(), before) << name;
+  }
+  tree.set_mark("view/x/below/file", Tree::kScopeName, "1");
+  EXPECT_TRUE(tree.unlink("view/x/below/file")) << "nothing is there";
+  EXPECT_TRUE(tree.remove_tree("view/x/below"));
+  EXPECT_EQ(state_outside(), before);
+  EXPECT_EQ(text("view/own/file"), "ours");
+}
+
+/// The last component may be a link itself: what is asked of the name is asked of the link.
+TEST_P(ExchangedDirectory, IsItselfALinkThatNobodyFollows) {
+  const std::string before = state_outside();
+  EXPECT_EQ(tree.read_link("view/x").value_or("no link"), outside.string());
+  (void)tree.set_mode("view/x", 0777);  // Linux has no modes of links
+  EXPECT_TRUE(tree.set_owner("view/x", ::geteuid(), ::getegid()));
+  EXPECT_TRUE(tree.remove_tree("view/x"));
+  EXPECT_FALSE(tree.stat("view/x").value());
+  EXPECT_EQ(state_outside(), before);
+}
+
+TEST_P(ExchangedDirectory, IsNotLeftByDotsEither) {
+  for (const char* path : {"view/..", "view/own/../..", "view/own/../../outside/below", ".."}) {
+    EXPECT_FALSE(tree.stat(path)) << path;
+    EXPECT_FALSE(tree.open_directory(path)) << path;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ExchangedDirectory, ::testing::Values("", "tree.open_beneath=ENOSYS"),
+                         [](const auto& way) { return *way.param == '\0' ? "openat2" : "walk"; });
 
 }  // namespace
 }  // namespace inductorfs::testing

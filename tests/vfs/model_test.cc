@@ -3,19 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string>
+#include "vfs/seeds.h"
 
 namespace inductorfs::testing {
 namespace {
 
 constexpr int kSteps = 1500;
-
-/// INDUCTORFS_MODEL_SEEDS: how many runs of each kind; a seed's run takes some seconds, in which it waits.
-uint32_t seeds() {
-  const char* text = std::getenv("INDUCTORFS_MODEL_SEEDS");
-  return text != nullptr ? static_cast<uint32_t>(std::stoul(text)) : 3;
-}
 
 class Model : public ::testing::TestWithParam<uint32_t> {};
 

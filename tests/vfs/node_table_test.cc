@@ -42,6 +42,26 @@ TEST_F(NodeTable, KnowsThePathOfANodeThroughMoves) {
   EXPECT_EQ(table.walk("a/b/file").missing, "b");
 }
 
+TEST_F(NodeTable, AnswersTheFirstNodeWhenTwoFindOnePendingFile) {
+  const auto first = make();
+  EXPECT_EQ(table.add_unnamed(first, 1, 7), first);
+  EXPECT_EQ(table.add_unnamed(make(), 1, 7), first);
+  EXPECT_EQ(first->lookups.load(), 2U);
+  EXPECT_EQ(table.find_local(7), first);
+  (void)table.forget(first->id, 2);
+  const auto later = make();
+  EXPECT_EQ(table.add_unnamed(later, 1, 7), later) << "the first one has left the table";
+}
+
+TEST_F(NodeTable, TakesTheNameFromNoOtherNodeThanTheOneThatIsMeant) {
+  const auto first = add(root, "name");
+  (void)table.detach(root, "name");
+  const auto second = add(root, "name");
+  EXPECT_FALSE(table.detach(root, "name", first));
+  EXPECT_EQ(table.child(root, "name"), second);
+  EXPECT_EQ(table.detach(root, "name", second), second);
+}
+
 TEST_F(NodeTable, AnswersTheFirstNodeWhenTwoLookUpOneName) {
   const auto first = make();
   const auto second = make();

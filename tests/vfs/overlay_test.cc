@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <ctime>
+#include <map>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/codec/digest.h"
@@ -48,6 +50,51 @@ TEST_F(Overlay, ShowsOnAnotherHostWhatOneRenamedIntoPlace) {
   EXPECT_EQ(b.read(path).value_or("absent"), content);
   EXPECT_EQ(b.look_up(path)->attributes.mode & 07777, 0444U);
   EXPECT_EQ(b.list(path.substr(0, path.rfind('/'))).value().size(), 1U);
+}
+
+TEST_F(Overlay, NumbersWhatOnlyTheClusterHasBelowTheSign) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = in_code_directory(code_name("numbered") + ".py");
+  ASSERT_TRUE(a.publish_file(path, "text"));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.create("own", "local"));
+  std::map<std::string, uint64_t> listed;
+  for (const std::string& directory : {std::string(), path.substr(0, 2)}) {
+    ASSERT_TRUE(b.file_system->read_directory(b.look_up(directory)->node, 0, {}, [&](const vfs::DirectoryItem& item) {
+      listed[std::string(item.name)] = item.inode_number;
+      return true;
+    }));
+  }
+  for (const std::string& name : {path, path.substr(0, 2)}) {
+    const uint64_t number = b.look_up(name)->attributes.inode_number;
+    EXPECT_EQ(number >> 62, 1U) << name;
+    EXPECT_EQ(listed[name.substr(name.rfind('/') + 1)], number) << name;
+  }
+  EXPECT_EQ(b.look_up("own")->attributes.inode_number >> 62, 0U);
+}
+
+TEST_F(Overlay, ShowsNoTimeInTheFuture) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string path = in_code_directory(code_name("tomorrow") + ".py");
+  vfs::AttributeChange tomorrow;
+  tomorrow.modified = vfs::Timestamp{::time(nullptr) + 86'400, 0};
+  ASSERT_TRUE(a.make_directories("tmp"));
+  ASSERT_TRUE(a.create("tmp/one", "text"));
+  ASSERT_TRUE(a.file_system->set_attributes(a.look_up("tmp/one")->node, tomorrow, {}));
+  ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
+  ASSERT_TRUE(a.rename("tmp/one", path));
+  ASSERT_TRUE(a.sync());
+  ASSERT_TRUE(b.wait_for_entry(path));
+
+  const auto first = b.look_up(path);
+  ASSERT_TRUE(first);
+  EXPECT_LE(first->attributes.modified.seconds, ::time(nullptr));
+  EXPECT_GT(first->attributes.modified.seconds, ::time(nullptr) - 3600);
+  EXPECT_EQ(b.look_up(path)->attributes.modified, first->attributes.modified) << "and none that moves";
+  EXPECT_EQ(a.look_up(path)->attributes.modified.seconds, tomorrow.modified->seconds) << "what this host was told";
 }
 
 TEST_F(Overlay, KeepsTemporaryNamesAndLocksOnTheirHost) {
@@ -348,6 +395,30 @@ TEST_F(Overlay, TellsTheKernelAboutNamesThatItHoldsAsAbsent) {
   ASSERT_TRUE(a.sync());
 
   EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(0, 2)); }));
+}
+
+TEST_F(Overlay, SaysOfADirectoryThatIsNamedLikeATemporaryOneWhyItIsPrivate) {
+  Host a(cluster);
+  const auto told = [&](const std::string& name) {
+    const auto lines = a.file_system->status().refused;
+    return std::count_if(lines.begin(), lines.end(), [&](const auto& line) { return line.starts_with(name + ": "); });
+  };
+  const auto use = [&](const std::string& name, mode_t mode) {
+    ASSERT_TRUE(a.make_directory(name, mode));
+    ASSERT_TRUE(a.make_directory(name + "/fxgraph"));
+    ASSERT_TRUE(a.make_directory(name + "/aotautograd"));
+  };
+  use("tmp_compile", 0700);
+  use("tmpcompiler", 0755);
+  use("tmpab_1xyz9", 0700);  // tempfile.mkdtemp
+  ASSERT_TRUE(a.make_directory("tmp_nothing"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(told("tmp_compile"), 1);
+    EXPECT_EQ(told("tmpcompiler"), 1);
+    EXPECT_EQ(told("tmpab_1xyz9"), 0);
+    EXPECT_EQ(told("tmp_nothing"), 0);
+    a.restart();
+  }
 }
 
 TEST_F(Overlay, RefusesContentThatContradictsItsName) {

@@ -373,6 +373,67 @@ TEST_F(Indexes, NameThePathsThatTheirReaderSees) {
   EXPECT_EQ(c.count("view.unpacked"), 0U);
 }
 
+/// The first who asks, of whatever user, must not decide what an engine opens (vLLM up to 0.30 opens these paths).
+TEST_F(Indexes, NameToEachProcessThePathsThatItSees) {
+  constexpr pid_t kHere = 1'000'001;
+  constexpr pid_t kContainer = 1'000'002;
+  constexpr pid_t kOther = 1'000'003;
+  HostOptions options;
+  options.views = std::make_shared<FakeViews>(options.mountpoint);
+  options.views->set(kContainer, "/container");
+  options.views->set(kOther, "/tmp/other");
+  Host c(cluster, options);
+  publish_index_by_a();
+  ASSERT_TRUE(c.wait_for_entry(kIndex));
+  ASSERT_TRUE(c.make_directories(kRank));
+  const std::vector<std::pair<pid_t, std::string>> views{
+      {kOther, "/tmp/other/"}, {kHere, "/mnt/cache/"}, {kContainer, "/container/"}};
+  const auto expect_own = [&] {
+    for (const auto& [process, at] : views) {
+      const auto found = c.look_up(kIndex, process);
+      ASSERT_TRUE(found);
+      EXPECT_FALSE(found->keep) << "the kernel has one name for all";
+      EXPECT_EQ(c.read(kIndex, process).value_or("absent"), index_in(at + kRank));
+    }
+  };
+  expect_own();
+  expect_own();
+  c.take_over();
+  expect_own();
+  c.restart();
+  expect_own();
+  EXPECT_EQ(c.read(kRank + "/" + kFirst).value_or("absent"), "a one");
+}
+
+/// An engine that has compiled for more shapes writes the index anew, in place.
+TEST_F(Indexes, AreWhatTheLastProcessOfAnyViewWrote) {
+  constexpr pid_t kHere = 1'000'001;
+  constexpr pid_t kContainer = 1'000'002;
+  HostOptions options;
+  options.views = std::make_shared<FakeViews>(options.mountpoint);
+  options.views->set(kContainer, "/container");
+  Host c(cluster, options);
+  publish_index_by_a();
+  ASSERT_TRUE(c.wait_for_entry(kIndex));
+  ASSERT_TRUE(c.make_directories(kRank));
+  const auto earlier = c.look_up(kIndex, kHere);
+  ASSERT_TRUE(earlier);
+  c.act_as(kContainer);
+  ASSERT_TRUE(c.truncate(kIndex, 0));
+  ASSERT_TRUE(c.append(kIndex, index_in("/container/" + kRank) + "  "));
+  for (const pid_t process : {kHere, kContainer}) {
+    EXPECT_EQ(c.read(kIndex, process).value_or("absent"), index_in("/container/" + kRank) + "  ")
+        << "as it was written";
+  }
+  std::string bytes(earlier->attributes.size, '\0');
+  ASSERT_TRUE(c.file_system->read(earlier->node, bytes.data(), bytes.size(), 0));
+  EXPECT_EQ(bytes, index_in("/mnt/cache/" + kRank)) << "who has the earlier one open reads on";
+  c.take_over();
+  EXPECT_EQ(c.read(kIndex, kHere).value_or("absent"), index_in("/container/" + kRank) + "  ");
+  c.restart();
+  EXPECT_EQ(c.read(kIndex, kHere).value_or("absent"), index_in("/container/" + kRank) + "  ");
+}
+
 TEST_F(Indexes, StayHereWithoutOneOfTheirFiles) {
   ASSERT_TRUE(a.make_directories(kRank));
   ASSERT_TRUE(a.publish_file(kRank + "/" + kFirst, "a one"));

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 
 namespace inductorfs::testing {
@@ -16,6 +18,12 @@ namespace inductorfs::testing {
 class Process {
  public:
   Process() : pid_(::fork()) { wait_if_child(); }
+  /// One that uses a processor, a tenth of it; or that waits for a child which does.
+  enum class Work { kItself, kByChild };
+  explicit Process(Work work) : pid_(::fork()) {
+    if (pid_ == 0 && (work == Work::kItself || ::fork() == 0)) work_on();
+    wait_if_child();
+  }
   /// With a number that is free. Needs root; alive() tells whether it came to be.
   explicit Process(pid_t number) {
     clone_args how{};
@@ -38,6 +46,16 @@ class Process {
   [[nodiscard]] bool alive() const { return pid_ > 0; }
 
  private:
+  /// Ends with the process that it was forked by.
+  [[noreturn]] static void work_on() {
+    for (const pid_t parent = ::getppid(); ::getppid() == parent;) {
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(5)) {
+      }
+      (void)::poll(nullptr, 0, 45);  // a pause, not a wait for a condition
+    }
+    ::_exit(0);
+  }
   void wait_if_child() const {
     if (pid_ != 0) return;
     ::pause();

@@ -135,7 +135,7 @@ TEST_F(Recovery, KeepsWritersOffABlobThatWasNotMarkedYet) {
   EXPECT_EQ(bytes, text);
 }
 
-TEST_F(Recovery, ClearsPendingSetsAndOrphans) {
+TEST_F(Recovery, ClearsPendingSetsAndOrphans) {  // the files of sets get their names
   Host a(cluster);
   ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", own_pid()));
   ASSERT_TRUE(a.publish_file("own/file", "bytes"));
@@ -145,7 +145,30 @@ TEST_F(Recovery, ClearsPendingSetsAndOrphans) {
   for (const char* name : {"pending", "orphans"}) {
     EXPECT_TRUE(std::filesystem::is_empty(a.directory / "local/" + name)) << name;
   }
-  EXPECT_FALSE(a.exists(directory + "/k.ttir"));
+  EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "first") << "as a file of no set";
+  EXPECT_FALSE(a.exists(directory + "/__grp__k.json"));
+}
+
+TEST_F(Recovery, ShowsNothingOfASetThatWasPendingWhenTheHostWentDown) {
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", own_pid()));
+  restart_after_host_crash(a, [] {});
+  EXPECT_TRUE(std::filesystem::is_empty(a.directory / "local/pending"));
+  EXPECT_FALSE(a.exists(directory + "/k.ttir")) << "any of its bytes may be lacking";
+}
+
+TEST_F(Recovery, KeepsAFileOfNoSetOverAHostCrashOnceAStartHasMetIt) {
+  Host a(cluster);
+  ASSERT_TRUE(a.triton_put(directory, "k.ttir", "first", own_pid()));
+  ASSERT_TRUE(a.triton_put(directory, "k.source", "first", own_pid()));
+  a.restart();
+  restart_after_host_crash(a, [&] {
+    // As of a process that ended without a group file in the life that the crash ended.
+    ASSERT_EQ(::setxattr(on_disk(a, directory + "/k.source").c_str(), "user.inductorfs.left", "new", 3, XATTR_REPLACE),
+              0);
+  });
+  EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "first");
+  EXPECT_FALSE(a.exists(directory + "/k.source"));
 }
 
 TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
@@ -161,7 +184,9 @@ TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
     bytes.resize(got.value_or(0));
     return bytes;
   };
-  ASSERT_EQ(::removexattr(on_disk(a, path).c_str(), "user.inductorfs.sealed"), 0);  // as after a kill at seal.adopted
+  // As after a kill at seal.adopted: the mark is there before the store has the inode, and its digest is not.
+  const auto take_digest = [&] { return ::setxattr(on_disk(a, path).c_str(), "user.inductorfs.sealed", "", 0, 0); };
+  ASSERT_EQ(take_digest(), 0);
   a.take_over();
   EXPECT_EQ(bytes_of_held(), "print(1)");
   ASSERT_TRUE(a.sync());
@@ -170,7 +195,7 @@ TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
   EXPECT_EQ(bytes_of_held(), "print(1)");
 
   a.stop();
-  ASSERT_EQ(::removexattr(on_disk(a, path).c_str(), "user.inductorfs.sealed"), 0);
+  ASSERT_EQ(take_digest(), 0);
   ASSERT_EQ(::rename(on_disk(a, path).c_str(), on_disk(a, "own").c_str()), 0);  // a name that nobody seals
   a.start();
   ASSERT_TRUE(a.append("own", ", more"));

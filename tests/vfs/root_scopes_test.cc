@@ -186,6 +186,30 @@ TEST_F(RootScopes, ChangeWithTheOwner) {
   EXPECT_TRUE(shows(b, "root/" + his));
 }
 
+TEST_F(RootScopes, TellTheKernelOfTheRootThatChangesAndOfNoOther) {
+  Host a(cluster, options());
+  Host b(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string hers = publish(a, "alice", "hers");
+  std::vector<vfs::NodeId> directories;
+  for (const std::string root : {"one", "other"}) {
+    use_as_root(b, root, kAlice);
+    ASSERT_TRUE(shows(b, root + "/" + hers));
+    directories.push_back(b.look_up(root + "/" + hers.substr(0, 2))->node);
+  }
+  for (const auto& directory : directories) (void)b.kernel.take_content(directory);
+  vfs::AttributeChange change;
+  change.uid = kBob;
+  b.user = 0;
+  ASSERT_TRUE(b.file_system->set_attributes(b.look_up("one")->node, change, {0, 0, own_pid()}));
+  EXPECT_TRUE(eventually([&] { return b.kernel.take_content(directories[0]); }));
+  // The notices of one change are told in the order of their directories: what comes later is told by now.
+  change.uid = kAlice;
+  ASSERT_TRUE(b.file_system->set_attributes(b.look_up("one")->node, change, {0, 0, own_pid()}));
+  EXPECT_TRUE(eventually([&] { return b.kernel.take_content(directories[0]); }));
+  EXPECT_FALSE(b.kernel.take_content(directories[1]));
+}
+
 TEST_F(RootScopes, AreThoseOfTheNextOwnerOfTheName) {
   Host a(cluster, options());
   Host b(cluster, options());
@@ -194,6 +218,7 @@ TEST_F(RootScopes, AreThoseOfTheNextOwnerOfTheName) {
   use_as_root(b, "job", kAlice);
   ASSERT_TRUE(shows(b, "job/" + path));
   ASSERT_TRUE(b.unlink("job/" + path));
+  ASSERT_TRUE(b.remove_directory("job/" + path.substr(0, 2)));
   ASSERT_TRUE(b.remove_directory("job"));
   use_as_root(b, "job", kBob);
   EXPECT_FALSE(b.exists("job/" + path));
@@ -337,6 +362,204 @@ TEST_F(RootScopes, CostNothingWhereAllShareWithAll) {
   const std::string path = publish(a, "alice", "hers");
   use_as_root(b, "bob", kBob);
   EXPECT_TRUE(shows(b, "bob/" + path));
+}
+
+/// What another user does to a file of hers that her umask lets everybody write to.
+struct Meddling {
+  const char* name;
+  std::function<void(Host&, const std::string& temporary, const std::string& path)> by_bob;
+};
+
+class RootScopesOfMakers : public RootScopes, public ::testing::WithParamInterface<Meddling> {
+ protected:
+  static constexpr const char* kTemporary = "alice/.4711.tmp";
+  static void make_temporary(Host& host, const std::string& seed) {
+    host.user = kAlice;
+    ASSERT_TRUE(host.create(kTemporary, "print('" + seed + "')", 0666));
+  }
+  /// Whatever umask the tests run under.
+  static void set_mode(Host& host, const std::string& path, mode_t mode) {
+    vfs::AttributeChange change;
+    change.mode = mode;
+    const auto node = host.look_up(path);
+    ASSERT_TRUE(node);
+    ASSERT_TRUE(host.file_system->set_attributes(node->node, change, {0, 0, own_pid()}));
+  }
+  static std::string name_of(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
+};
+
+TEST_P(RootScopesOfMakers, KeepHereWhatAnotherUserHadAHandIn) {
+  TemporaryDirectory store;
+  HostOptions kept = options();
+  kept.store = store.path();
+  const std::string path = name_of("hers");
+  std::string later;
+  {
+    Host a(cluster, kept);
+    use_as_root(a, "alice", kAlice);
+    ASSERT_TRUE(a.make_directories("alice/" + path.substr(0, 2)));
+    make_temporary(a, "hers");
+    GetParam().by_bob(a, kTemporary, "alice/" + path);
+    a.user = kAlice;
+    if (!a.exists("alice/" + path)) {
+      ASSERT_TRUE(a.rename(kTemporary, "alice/" + path));
+    }
+    ASSERT_TRUE(a.sync());
+    const auto told = a.file_system->explain("alice/" + path);
+    EXPECT_NE(told.why.find("user 1002 has written to it, or has given it its name"), std::string::npos) << told.why;
+    EXPECT_EQ(a.file_system->status().foreign, 1U);
+    // For good: under another name, after a restart, and when its owner begins it anew.
+    ASSERT_TRUE(a.rename("alice/" + path, kTemporary));
+    ASSERT_TRUE(a.rename(kTemporary, "alice/" + path));
+    ASSERT_TRUE(a.truncate("alice/" + path, 0));
+    ASSERT_TRUE(a.rename("alice/" + path, kTemporary));
+    ASSERT_TRUE(a.rename(kTemporary, "alice/" + path));
+    ASSERT_TRUE(a.sync());
+    a.restart();
+    a.user = kAlice;
+    ASSERT_TRUE(a.sync());
+    later = publish(a, "alice", "later");
+  }
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  EXPECT_TRUE(shows(b, "alice/" + later));
+  EXPECT_FALSE(b.exists("alice/" + path));
+}
+
+const Meddling kMeddlings[] = {
+    {"Writes",
+     [](Host& host, const std::string& temporary, const std::string&) {
+       host.user = kBob;
+       ASSERT_TRUE(host.append(temporary, "\nimport his"));
+     }},
+    {"Truncates",
+     [](Host& host, const std::string& temporary, const std::string&) {
+       host.user = kBob;
+       ASSERT_TRUE(host.truncate(temporary, 5));
+     }},
+    {"GivesTheName",
+     [](Host& host, const std::string& temporary, const std::string& path) {
+       host.user = kBob;
+       ASSERT_TRUE(host.rename(temporary, path));
+     }},
+    {"GivesATemporaryName",
+     [](Host& host, const std::string& temporary, const std::string&) {
+       host.user = kBob;
+       ASSERT_TRUE(host.rename(temporary, "alice/.1.tmp"));
+       ASSERT_TRUE(host.rename("alice/.1.tmp", temporary));
+     }},
+    {"Exchanges",
+     [](Host& host, const std::string& temporary, const std::string& path) {
+       ASSERT_TRUE(host.create("alice/.2.tmp", "print('another of hers')", 0666));
+       host.user = kBob;
+       ASSERT_TRUE(host.rename("alice/.2.tmp", temporary, 0, vfs::RenameMode::kExchange));
+       host.user = kAlice;
+       ASSERT_TRUE(host.rename(temporary, path));
+     }},
+    {"Links",
+     [](Host& host, const std::string& temporary, const std::string& path) {
+       const auto node = host.look_up(temporary);
+       const auto directory = host.look_up(path.substr(0, path.rfind('/')));
+       ASSERT_TRUE(node && directory);
+       ASSERT_TRUE(host.file_system->link(node->node, directory->node, path.substr(path.rfind('/') + 1),
+                                          {kBob, kBob, own_pid()}));
+       ASSERT_TRUE(host.unlink(temporary));
+       ASSERT_TRUE(host.rename(path, temporary));  // she gives it the name, which is a sign
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(ByAnother, RootScopesOfMakers, ::testing::ValuesIn(kMeddlings),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(RootScopesOfMakers, KeepHereWhatLiesInADirectoryThatAnotherUserHasNamed) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string key = "alice/triton/0/" + triton_key_of("kernel");
+  const std::string other = "alice/triton/0/" + triton_key_of("another kernel");
+  ASSERT_TRUE(a.make_directories(key));
+  a.user = kBob;
+  ASSERT_TRUE(a.rename(key, other));  // her job goes on in the directory that it has
+  a.user = kAlice;
+  ASSERT_TRUE(a.triton_compile(other, "hers", own_pid()));
+  ASSERT_TRUE(a.sync());
+  const std::string later = publish(a, "alice", "later");
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  ASSERT_TRUE(shows(b, "alice/" + later));
+  ASSERT_TRUE(b.make_directories("alice/triton/0"));
+  EXPECT_FALSE(b.exists(other + "/__grp__k.json"));
+  const auto told = a.file_system->explain(other + "/k.ttir");
+  EXPECT_NE(told.why.find("of its directory " + triton_key_of("another kernel") + ": user 1002"), std::string::npos)
+      << told.why;
+}
+
+TEST_F(RootScopesOfMakers, KeepHereWhatTheClusterHadWhenAnotherUserGivesItAnotherName) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string hers = publish(a, "alice", "hers");
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  ASSERT_TRUE(shows(b, "alice/" + hers));
+  const std::string path = name_of("another");
+  ASSERT_TRUE(b.make_directories("alice/" + path.substr(0, 2)));
+  b.user = kBob;
+  ASSERT_TRUE(b.rename("alice/" + hers, "alice/" + path));
+  b.user = kAlice;
+  const std::string later = publish(b, "alice", "later");
+  EXPECT_TRUE(shows(a, "alice/" + later));
+  EXPECT_FALSE(a.exists("alice/" + path));
+}
+
+/// A mapping's pages come back without a name: whoever could write to the file may have.
+TEST_F(RootScopesOfMakers, KeepHereWhatAnybodyMayHaveMapped) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const auto map = [&](const std::string& seed, mode_t mode, mode_t later) {
+    const std::string path = name_of(seed);
+    a.user = kAlice;
+    EXPECT_TRUE(a.make_directories("alice/" + path.substr(0, 2)));
+    EXPECT_TRUE(a.create(kTemporary, "print('" + seed + "')", mode));
+    const auto node = a.look_up(kTemporary);
+    for (const mode_t chosen : {mode, later}) set_mode(a, kTemporary, chosen);
+    EXPECT_TRUE(a.file_system->write(node->node, "print", 0, {0, 0, vfs::kWriteBack}));
+    EXPECT_TRUE(a.rename(kTemporary, "alice/" + path));
+    return path;
+  };
+  const std::string open = map("open", 0666, 0666);
+  const std::string once_open = map("once open", 0666, 0644);
+  const std::string closed = map("closed", 0644, 0644);
+  ASSERT_TRUE(a.sync());
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  EXPECT_TRUE(shows(b, "alice/" + closed));
+  EXPECT_FALSE(b.exists("alice/" + open));
+  EXPECT_FALSE(b.exists("alice/" + once_open));
+  const auto told = a.file_system->explain("alice/" + open);
+  EXPECT_NE(told.why.find("any user may have written to it through a shared mapping"), std::string::npos) << told.why;
+}
+
+TEST_F(RootScopesOfMakers, ShareWhatSeveralUsersMadeWhereAllOfThemMay) {
+  Host a(cluster, options());
+  use_as_root(a, "team", 0);
+  set_mode(a, "team", 01777);
+  a.user = kAlice;
+  ASSERT_TRUE(a.create("team/.1.tmp", "print('", 0666));
+  a.user = kBob;
+  ASSERT_TRUE(a.append("team/.1.tmp", "ours')"));
+  const std::string path = name_of("ours");
+  ASSERT_TRUE(a.make_directories("team/" + path.substr(0, 2)));
+  ASSERT_TRUE(a.rename("team/.1.tmp", "team/" + path));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster, options());
+  EXPECT_TRUE(shows(b, path));
+}
+
+/// As a number that is given to another account.
+TEST_F(RootScopes, AskForTheNameAgainWhenTheAccountsOfTheHostChange) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  const std::string before = a.file_system->explain("alice/" + write(a, "alice", "hers")).scope;
+  a.environment.rename_users("other");
+  EXPECT_NE(a.file_system->explain("alice/" + write(a, "alice", "his")).scope, before);
 }
 
 }  // namespace

@@ -76,7 +76,10 @@ TEST_F(Roots, KeepTheirSetsApartUntilTheyAreWhole) {
   const std::string key = triton_key_of("kernel");
   ASSERT_TRUE(a.make_directories("alice/" + key));
   ASSERT_TRUE(a.triton_put("alice/" + key, "k.ttir", "half", own_pid()));
-  EXPECT_FALSE(a.look_up("alice/" + key + "/k.ttir", 1)) << "half a set is its writer's alone";
+  ASSERT_TRUE(a.triton_put("alice/" + key, "__grp__k.json", "{}", own_pid()));
+  EXPECT_FALSE(a.look_up("alice/" + key + "/__grp__k.json", 1)) << "half a set is nobody's kernel";
+  EXPECT_FALSE(a.exists("bob/" + key + "/k.ttir"));
+  EXPECT_FALSE(a.exists("triton/0/" + key + "/k.ttir"));
   EXPECT_EQ(a.file_system->status().pending_sets, 1U);
 }
 
@@ -100,6 +103,28 @@ TEST_F(Roots, HideWhatIsDeletedInThemAlone) {
   EXPECT_FALSE(b.exists("one/" + path));
   use_as_root(b, "two");
   EXPECT_TRUE(b.exists("two/" + path));
+}
+
+TEST_F(Roots, ListWhatSomebodyHasLookedUpAfterARestartToo) {
+  Host a(cluster);
+  const std::string path = publish(a, "alice", "code");
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", own_pid()));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  use_as_root(b, "one");
+  ASSERT_TRUE(b.exists("one/" + path));
+  ASSERT_TRUE(b.exists("one/" + key + "/__grp__k.json"));
+  ASSERT_TRUE(b.make_directory("one/fxgraph"));
+  b.restart();
+  auto listed = b.list("one").value();
+  std::ranges::sort(listed);
+  std::vector looked_up{key, path.substr(0, 2), std::string("fxgraph")};
+  std::ranges::sort(looked_up);
+  EXPECT_EQ(listed, looked_up);
+  EXPECT_EQ(b.list("one/" + path.substr(0, 2)).value(), std::vector{path.substr(3)}) << "it is torch's";
+  EXPECT_EQ(b.list("one/" + key).value().size(), 4U);
 }
 
 TEST_F(Roots, AreFreshAgainWhenTheyWereRemoved) {
@@ -290,7 +315,8 @@ TEST_F(Roots, GoOnUnderTheNextWorker) {
   EXPECT_TRUE(b.exists("bob/" + path));
 }
 
-TEST_F(Roots, AreLimited) {
+/// As of a user who gives each job a directory and never removes one.
+TEST_F(Roots, LetTheIdlestGoWhereTheyAreTooMany) {
   Host a(cluster);
   const std::string path = publish(a, "alice", "code");
   Host b(cluster);
@@ -300,12 +326,19 @@ TEST_F(Roots, AreLimited) {
     use_as_root(b, root);
     ASSERT_TRUE(b.exists(root + "/" + path.substr(0, 2))) << root;
   }
-  use_as_root(b, "another");
-  EXPECT_FALSE(b.exists("another/" + path)) << "as if the cluster had nothing";
-  EXPECT_TRUE(b.exists(path));
-  EXPECT_GT(b.count("lookup.too_many_roots"), 0U);
-  ASSERT_TRUE(b.make_directories("another/" + path.substr(0, 2)));
-  EXPECT_TRUE(b.publish_file("another/" + path, "print()")) << "a local directory it is all the same";
+  for (const char* root : {"another", "one_more"}) {
+    use_as_root(b, root);
+    EXPECT_TRUE(eventually([&] {
+      use_as_root(b, root);
+      return b.exists(root + ("/" + path));
+    })) << root;
+    EXPECT_LE(b.file_system->status().roots, vfs::RootTree::kMostRootsOfOne);
+  }
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(0, 2)); })) << "nobody tells it of changes there";
+  EXPECT_TRUE(eventually([&] {
+    use_as_root(b, "root0");
+    return b.exists("root0/" + path);
+  })) << "it comes back when it is asked for";
 }
 
 }  // namespace

@@ -2,11 +2,12 @@
 // A file that is sealed just while something else looks at it: the store may share its inode by then, and whoever does
 // not know that writes into the store.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <string_view>
 #include <utility>
 
@@ -17,7 +18,10 @@ namespace {
 
 /// Run once on this thread, before the next call.
 thread_local std::function<void()> before_linkat;
-thread_local std::function<void()> before_fgetxattr;
+/// After a file of this name was looked at.
+thread_local std::pair<std::string, std::function<void()>> after_fstatat;
+/// Run once, on whichever thread, before a file of this name is removed.
+inductorfs::Guarded<std::pair<std::string, std::function<void()>>> before_unlinkat;
 
 }  // namespace
 
@@ -27,9 +31,21 @@ extern "C" int linkat(int from_directory, const char* from, int to_directory, co
   return static_cast<int>(::syscall(SYS_linkat, from_directory, from, to_directory, to, flags));
 }
 
-extern "C" ssize_t fgetxattr(int file, const char* name, void* value, size_t size) noexcept {
-  if (const auto run = std::exchange(before_fgetxattr, nullptr)) run();
-  return ::syscall(SYS_fgetxattr, file, name, value, size);
+extern "C" int fstatat(int directory, const char* name, struct stat* status, int flags) noexcept {
+  const auto done = static_cast<int>(::syscall(SYS_newfstatat, directory, name, status, flags));
+  if (after_fstatat.second && std::string_view(name).ends_with(after_fstatat.first)) {
+    std::exchange(after_fstatat.second, nullptr)();
+  }
+  return done;
+}
+
+extern "C" int unlinkat(int directory, const char* name, int flags) noexcept {
+  const auto run = before_unlinkat.with([&](auto& waiting) -> std::function<void()> {
+    if (!waiting.second || !std::string_view(name).ends_with(waiting.first)) return nullptr;
+    return std::exchange(waiting.second, nullptr);
+  });
+  if (run) run();
+  return static_cast<int>(::syscall(SYS_unlinkat, directory, name, flags));
 }
 
 namespace inductorfs::testing {
@@ -48,9 +64,13 @@ class SealRace : public ::testing::Test {
       checks.notify_with([&](Checks& now) { now.last = classified.canonical; });
       const auto goes_on = [&](const Checks& now) { return now.held != classified.canonical; };
       checks.wait_until(std::chrono::steady_clock::now() + kPatience, goes_on, [](const Checks&) {});
-      return {};
+      const bool refused = checks.with([&](const Checks& now) { return now.refused == classified.canonical; });
+      return refused ? Result<void>(fail(ErrorCode::kCorrupt, "not what its name says")) : Result<void>{};
     };
     return made;
+  }
+  void refuse(const std::string& canonical) {
+    checks.with([&](Checks& now) { now.refused = canonical; });
   }
   /// It stops where it checks this path, and goes on where it has stopped before.
   void hold(const std::string& canonical) {
@@ -76,6 +96,7 @@ class SealRace : public ::testing::Test {
   struct Checks {
     std::string held;
     std::string last;
+    std::string refused;
   };
   Guarded<Checks> checks;
   Host a{remote::make_memory_cluster(), options()};
@@ -121,7 +142,8 @@ TEST_F(SealRace, AFirstLookKnowsOfASealThatCameInBetween) {
   ASSERT_TRUE(known);
   ASSERT_EQ(a.read(path).value_or("absent"), bytes);
   a.file_system->forget(known->node, 1'000'000);
-  before_fgetxattr = [&] {
+  after_fstatat.first = "k.source";
+  after_fstatat.second = [&] {
     // The look has counted one name. The set is marked when all its files are in the store.
     const std::string last = layout::classify(directory + "/k.ttir").canonical;
     hold(last);
@@ -129,7 +151,7 @@ TEST_F(SealRace, AFirstLookKnowsOfASealThatCameInBetween) {
     EXPECT_TRUE(a.store->find(codec::digest_of(bytes)));
   };
   ASSERT_TRUE(a.look_up(path));
-  ASSERT_FALSE(before_fgetxattr);
+  ASSERT_FALSE(after_fstatat.second);
 
   ASSERT_TRUE(a.append(path, ", and more"));
 
@@ -138,6 +160,168 @@ TEST_F(SealRace, AFirstLookKnowsOfASealThatCameInBetween) {
   ASSERT_TRUE(a.sync());
   EXPECT_EQ(a.read(path).value_or("absent"), bytes + ", and more");
   expect_blob(bytes);
+}
+
+/// A file of the view whose inode the store has, under whatever names and by whatever way.
+class SharedInode : public SealRace {
+ protected:
+  std::string publish() {
+    std::string path = in_code_directory(code_name("shared") + ".py");
+    EXPECT_TRUE(a.publish_file(path, bytes));
+    EXPECT_TRUE(a.sync());
+    EXPECT_EQ(inode_of_blob(), inode_of("local/view/" + path));
+    return path;
+  }
+  [[nodiscard]] uint64_t inode_of(const std::string& path) const {
+    struct stat status {};
+    return ::stat((a.directory / path).c_str(), &status) == 0 ? status.st_ino : 0;
+  }
+  [[nodiscard]] uint64_t inode_of_blob() const {
+    const auto blob = a.store->open_blob(codec::digest_of(bytes));
+    struct stat status {};
+    return blob && ::fstat(blob->file(), &status) == 0 ? status.st_ino : 0;
+  }
+  void expect_untouched() {
+    expect_blob(bytes);
+    EXPECT_EQ(a.count("store.corrupt"), 0U) << "changed, and found out later";
+  }
+  const std::string bytes = "what other names have, too";
+};
+
+TEST_F(SharedInode, IsNotWrittenToUnderANameForWhichTheFileIsRefused) {
+  const std::string path = publish();
+  const std::string other = in_code_directory(code_name("other") + ".py");
+  refuse(other);
+  ASSERT_TRUE(a.make_directories(other.substr(0, 2)));
+  ASSERT_TRUE(a.rename(path, other));
+  ASSERT_TRUE(a.sync());
+
+  ASSERT_TRUE(a.append(other, "!"));
+
+  EXPECT_EQ(a.read(other).value_or("absent"), bytes + "!");
+  expect_untouched();
+}
+
+TEST_F(SharedInode, IsNotWrittenToUnderAPrivateName) {
+  const std::string path = publish();
+  ASSERT_TRUE(a.rename(path, "mine"));
+
+  ASSERT_TRUE(a.truncate("mine", 4));
+
+  EXPECT_EQ(a.read("mine").value_or("absent"), "what");
+  expect_untouched();
+}
+
+TEST_F(SharedInode, IsNotWrittenToInAPendingSet) {
+  const std::string path = publish();
+  const std::string directory = "triton/0/" + triton_key_of("pending");
+  const std::string temporary = directory + "/tmp.pid_4711_01234567-89ab-cdef-0123-456789abcdef";
+  ASSERT_TRUE(a.make_directories(temporary));
+  ASSERT_TRUE(a.rename(path, temporary + "/k.source", own_pid()));
+  ASSERT_TRUE(a.rename(temporary + "/k.source", directory + "/k.source", own_pid()));
+  const auto known = a.look_up(directory + "/k.source", own_pid());
+  ASSERT_TRUE(known);
+  a.file_system->forget(known->node, 1'000'000);
+  const auto again = a.look_up(directory + "/k.source", own_pid());
+  ASSERT_TRUE(again);
+
+  ASSERT_TRUE(a.file_system->write(again->node, "!", 0, {::getuid(), ::getgid(), own_pid()}));
+
+  expect_untouched();
+}
+
+TEST_F(SharedInode, IsNotWrittenToByTheNextWorker) {
+  const std::string path = publish();
+  ASSERT_TRUE(a.rename(path, "mine"));
+  ASSERT_TRUE(a.look_up("mine"));
+  a.take_over();
+
+  ASSERT_TRUE(a.append("mine", "!"));
+
+  EXPECT_EQ(a.read("mine").value_or("absent"), bytes + "!");
+  expect_untouched();
+}
+
+TEST_F(SharedInode, StaysReadableForOthersWhenItsFileIsHidden) {
+  const std::string path = publish();
+  vfs::AttributeChange change;
+  change.mode = 0;
+  const auto done = a.file_system->set_attributes(a.look_up(path)->node, change, {::getuid(), ::getgid(), own_pid()});
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->mode & 07777, 0U);
+  struct stat blob {};
+  ASSERT_EQ(::fstat(a.store->open_blob(codec::digest_of(bytes))->file(), &blob), 0);
+  EXPECT_NE(blob.st_mode & S_IRUSR, 0U);
+  expect_untouched();
+}
+
+TEST_F(SharedInode, IsNotTakenOfAFileThatWasRefused) {
+  const std::string path = in_code_directory(code_name("refused") + ".py");
+  refuse(path);
+  ASSERT_TRUE(a.publish_file(path, bytes));
+  ASSERT_TRUE(a.sync());
+  const uint64_t inode = inode_of("local/view/" + path);
+
+  ASSERT_TRUE(a.append(path, "!"));
+
+  EXPECT_EQ(inode_of("local/view/" + path), inode) << "it is this file's alone, and need not be copied";
+  EXPECT_EQ(a.count("view.unsealed"), 0U);
+}
+
+class EvictionRace : public ::testing::Test {
+ protected:
+  static HostOptions small() {
+    HostOptions options;
+    options.store_limit = 1'000'000;
+    return options;
+  }
+  void forget(const std::string& path) { a.file_system->forget(a.look_up(path)->node, 1'000'000); }
+  /// Publishes until nothing of what was there before can still be in the store.
+  void fill() {
+    for (int i = 0; i < 12; ++i) {
+      const std::string path = in_code_directory(code_name("fill" + std::to_string(i)) + ".py");
+      ASSERT_TRUE(a.publish_file(path, std::string(200'000, static_cast<char>('a' + i))));
+      ASSERT_TRUE(a.sync());
+      forget(path);
+    }
+  }
+  /// Looks a file up while it is evicted; what the lookup finds can be read.
+  void evict_while_it_is_looked_up(const std::string& path, const std::string& bytes) {
+    std::future<Result<vfs::Found>> found;
+    before_unlinkat.with([&](auto& waiting) {
+      waiting.first = path.substr(path.rfind('/') + 1);
+      waiting.second = [&] {
+        found = std::async(std::launch::async, [&] { return a.look_up(path); });
+        (void)found.wait_for(kSealBegins);  // it waits for the eviction, or comes before it
+      };
+    });
+    fill();
+    ASSERT_TRUE(found.valid()) << "it was never evicted";
+    const auto got = found.get();
+    if (!got) return;
+    std::string out(bytes.size(), '\0');
+    const auto read = a.file_system->read(got->node, out.data(), out.size(), 0);
+    EXPECT_EQ(read ? out.substr(0, *read) : read.error().to_string(), bytes);
+  }
+  Host a{remote::make_memory_cluster(), small()};
+};
+
+TEST_F(EvictionRace, NeverTakesAFileFromALookup) {
+  const std::string path = in_code_directory(code_name("raced") + ".py");
+  ASSERT_TRUE(a.publish_file(path, "print(1)"));
+  ASSERT_TRUE(a.sync());
+  forget(path);
+  evict_while_it_is_looked_up(path, "print(1)");
+}
+
+TEST_F(EvictionRace, NeverTakesASetFromALookup) {
+  const std::string directory = "triton/0/" + triton_key_of("raced");
+  ASSERT_TRUE(a.triton_compile(directory, "w", own_pid()));
+  ASSERT_TRUE(a.sync());
+  const auto names = a.list(directory);
+  ASSERT_TRUE(names);
+  for (const auto& name : *names) forget(directory + "/" + name);
+  evict_while_it_is_looked_up(directory + "/k.source", "w wrote k.source");
 }
 
 }  // namespace

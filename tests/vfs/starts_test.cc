@@ -79,15 +79,6 @@ TEST_F(Foreseen, IsWhatTheJobAskedForAndNothingElse) {
   EXPECT_FALSE(b_->store->find(b_->catalog->find(candidate(20))->entry.digest));
 }
 
-TEST_F(Foreseen, AreCompanionsWhereTheListIsLost) {
-  const auto list = b_->catalog->start_list("", graph(0));
-  ASSERT_TRUE(list);
-  remote::evict_blob(*cluster_, list->entry.digest);
-  b_->store->discard(list->entry.digest);
-  ASSERT_TRUE(b_->exists(candidate(1)));
-  EXPECT_TRUE(eventually([&] { return b_->count("fetch.blobs") >= 42 + 42; })) << b_->count("fetch.blobs");
-}
-
 TEST_F(StartsTest, NoMountShowsALocalOrAForeignOne) {
   ASSERT_TRUE(a_.file_system->note_start(first_job()));
   ASSERT_TRUE(a_.sync() && wait_for_list(a_, graph(0)));

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "inductorfs/base/result.h"
 #include "inductorfs/layout/selection.h"
@@ -25,6 +27,14 @@ struct Excerpt {
   std::string torch;  ///< only scopes of this version (layout::is_of_torch); empty excludes none
 };
 
+/// With whom what an import publishes may be shared. Jobs run it, so nobody gets it unasked.
+struct Audience {
+  bool all = false;
+  /// Values of the trust facet (fingerprint::Trust): "user=NAME", "group=NAME", or kEverybody.
+  std::set<std::string> named;
+};
+inline constexpr std::string_view kEverybody = "everybody";
+
 /// What an export or an import did. The counts are entries.
 struct Report {
   uint64_t scopes = 0;
@@ -33,6 +43,7 @@ struct Report {
   uint64_t blobs = 0;
   uint64_t bytes = 0;
   std::map<std::string, uint64_t> refused;  ///< by reason
+  std::set<std::string> audience;           ///< import: with whom it is shared, as in Audience
   [[nodiscard]] uint64_t refusals() const;
 };
 
@@ -47,7 +58,9 @@ using OnProgress = std::function<void(const Report&)>;
 /// Publishes what an archive has and the cluster lacks. `spool` takes all blobs of the archive before the first one is
 /// published, so that nothing of a damaged file is. kInvalid: the file is no archive, a damaged one, or one of a
 /// newer version; through a pipe that is kCorrupt or kNotSupported. After another error the import can be repeated.
+/// Leaves out what is for nobody of `audience`. kNoSpace, before anything is unpacked: the disk has less than `room`
+/// bytes, which the blobs may take.
 [[nodiscard]] Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd,
-                                          const OnProgress& progress);
+                                          const Audience& audience, uint64_t room, const OnProgress& progress);
 
 }  // namespace inductorfs::archive

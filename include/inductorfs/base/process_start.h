@@ -15,6 +15,14 @@ namespace inductorfs {
 /// Returns the process that is the parent, from the same text.
 [[nodiscard]] std::optional<pid_t> parent_in_stat(std::string_view stat);
 
+/// Returns the processor time of the process and of those of its children that have ended, in clock ticks, from the
+/// same text.
+[[nodiscard]] std::optional<uint64_t> ticks_in_stat(std::string_view stat);
+
+/// Says whether the thread is on a processor, waits for one, or waits for a disk, from the text of its
+/// /proc/PID/task/TID/stat.
+[[nodiscard]] bool is_busy_in_stat(std::string_view stat);
+
 /// Says whether the process has ended and only its parent has not looked yet (a zombie), from the same text. A process
 /// whose first thread has ended before others is none.
 [[nodiscard]] bool is_ended_in_stat(std::string_view stat);

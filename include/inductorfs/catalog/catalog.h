@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,10 +72,9 @@ struct CatalogOptions {
   uint64_t artefact_limit = defaults::kLargestArtefact;  ///< bytes; larger artefacts stay local
   Milliseconds renew_interval{24 * 3'600'000};  ///< the use of a blob is reported to the cluster at most once in it
   Milliseconds renew_pause{60'000};             ///< the pause between two batches of such reports
-  bool awaits_permission = false;               ///< publish only as permit_publishing() allows
-  Milliseconds sweep_interval{3'600'000};       ///< how often to ask whether a scope is to be swept, jittered
-  /// Says whether all mounts of the cluster read solid blocks (remote::Remote::gather), over this handle; may block.
-  std::function<bool(remote::Remote&)> may_gather = [](remote::Remote&) { return true; };
+  bool is_resumed = false;         ///< jobs have seen the directories: what changed while nobody looked may be anything
+  bool awaits_permission = false;  ///< publish only as permit_publishing() allows
+  Milliseconds sweep_interval{3'600'000};  ///< how often to ask whether a scope is to be swept, jittered
 };
 
 struct CatalogStatus {
@@ -85,6 +85,8 @@ struct CatalogStatus {
   bool frozen = false;   ///< Catalog::freeze()
   bool sending = false;  ///< a group is being published right now, perhaps one that was begun before freeze()
   bool synced = false;   ///< every scope has been read to its end at least once since it was followed
+  /// Why followed scopes cannot be read, by their id. A server that is away is no reason of a scope's own.
+  std::map<remote::ScopeId, std::string> unread;
   std::string oldest_queued_error;
   std::vector<std::string> queued_paths;  ///< the first 20
 };
@@ -129,9 +131,10 @@ class Catalog {
   virtual void follow(const std::vector<remote::ScopeId>& scopes) = 0;
   /// Shows only these of the followed scopes in a cache root (layout::Name). The scopes of the mountpoint, the empty
   /// root, are also those of each root without scopes of its own; until it has any, such roots show all that is
-  /// followed. If the root had scopes of its own before, the listener has been told what changed there when this
-  /// returns. Not durable.
-  virtual void show(const std::string& root, const std::vector<remote::ScopeId>& scopes) = 0;
+  /// followed. If the root had scopes of its own before, the canonical paths that came there or went are returned: the
+  /// listener is not told, because no other root is concerned, and because a request may wait for the caller. Not
+  /// durable.
+  virtual std::vector<std::string> show(const std::string& root, const std::vector<remote::ScopeId>& scopes) = 0;
   /// Ends show() for a root, which is not the mountpoint, and whose names nobody knows.
   virtual void forget_shown(std::string_view root) = 0;
   /// Waits until every scope has been read once, and returns true; returns false at the deadline. The mount calls it so
@@ -145,13 +148,17 @@ class Catalog {
   [[nodiscard]] virtual std::vector<Child> list(const layout::Name& directory) const = 0;
   /// Lists the visible entries directly in a directory: those that are prefetched with it.
   [[nodiscard]] virtual std::vector<KnownEntry> entries_in(const layout::Name& directory) const = 0;
+  /// Returns when names that some root may show in this directory came or went last, in nanoseconds since 1970: another
+  /// time after each such change. Empty where nothing of the cluster is.
+  [[nodiscard]] virtual std::optional<int64_t> names_changed(const layout::Name& directory) const = 0;
   /// Finds the start list for this key (layout/start_list.h) in the root's scopes. The other calls show no such list.
   [[nodiscard]] virtual std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const = 0;
   /// Lists the visible entries of all roots, newest first, at most `limit`.
   [[nodiscard]] virtual std::vector<KnownEntry> newest(size_t limit) const = 0;
 
   /// Hides the current entry of this path in its root; durable. A later entry of the same path with another digest is
-  /// visible again.
+  /// visible again. With a file of a Triton set its whole set is hidden, and a later set is visible when one of its
+  /// files has another digest.
   virtual void hide(const layout::Name& name) = 0;
   /// Shows all again that was hidden in this root and in the roots below it, which have been removed; durable. `root`
   /// is not empty.

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 /// Computes where things are: pure functions over paths and an environment. Nothing here touches a path that it is
 /// given, because the path may lie in a mount whose daemon is dead.

@@ -98,6 +98,7 @@ struct Settings {
   Milliseconds poll_interval = defaults::kPollInterval;
   Milliseconds lookup_patience = defaults::kLookupPatience;
   std::chrono::seconds compile_once{0};  ///< 0: nobody waits for another process
+  bool cluster_winners = false;
   std::string prefix{defaults::kPrefix};
   size_t threads = kThreads;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no

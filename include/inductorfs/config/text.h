@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -41,5 +42,7 @@ namespace inductorfs::config {
 [[nodiscard]] std::string human_bytes(uint64_t bytes);
 /// Returns a time such as "12 s", "3 min", "5 h", "2 d".
 [[nodiscard]] std::string human_seconds(uint64_t seconds);
+/// Returns "2026-01-02T03:04:05Z"; empty for 0.
+[[nodiscard]] std::string utc(std::time_t time);
 
 }  // namespace inductorfs::config

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
@@ -22,6 +23,7 @@ inline constexpr Milliseconds kPeerPatience{5000};
 
 struct Peer {
   uid_t uid = 0;
+  std::vector<gid_t> groups{};  ///< all of them; none are known on a kernel before 4.13
   pid_t pid = 0;
   /// Says whether the peer has hung up, so that nobody waits for the answer any more.
   std::function<bool()> gone;

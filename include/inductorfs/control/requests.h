@@ -38,9 +38,11 @@ class MountControl {
  public:
   virtual ~MountControl() = default;
   /// The queries return JSON objects as text.
-  [[nodiscard]] virtual std::string status() = 0;
   [[nodiscard]] virtual std::string where() = 0;
-  [[nodiscard]] virtual std::string explain(const std::string& path) = 0;
+  /// `guest`: who asks, if that is neither root nor the user who mounted. Guests are told of nothing in directories
+  /// that are closed to them in the file system.
+  [[nodiscard]] virtual std::string status(const Peer* guest) = 0;
+  [[nodiscard]] virtual Result<std::string> explain(const std::string& path, const Peer* guest) = 0;
   [[nodiscard]] virtual std::string stats() = 0;
   /// What the jobs of one user did, or of all users.
   [[nodiscard]] virtual std::string jobs(std::optional<uid_t> user) = 0;
@@ -64,7 +66,7 @@ class MountControl {
 };
 
 /// Answers one request. It refuses sync, warm, unmount, upgrade and orders to the cluster to everybody but root and the
-/// daemon's own user. Others are told of their own jobs only.
+/// daemon's own user. Others are told of their own jobs only, and of the directories that let them in.
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
 /// Makes the answer to peers that wait for the end when the process ends without one of its threads.
 [[nodiscard]] std::string refuse_end(const std::string& why);

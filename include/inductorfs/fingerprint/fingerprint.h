@@ -108,15 +108,8 @@ inline constexpr std::string_view kEngineFolderKey = "folder";
 /// Runs the body of the short-lived process that reads a part of the facts for probe() and prints it.
 [[nodiscard]] int run_host_reader();
 
-/// Computes torch._inductor.codecache.torch_key() of an installed package, 64 hex digits, without importing it.
-/// `suffixes` are the interpreter's importlib.machinery EXTENSION_SUFFIXES, in order.
-[[nodiscard]] Result<std::string> torch_key(const std::string& torch_directory,
-                                            const std::vector<std::string>& suffixes);
 /// Computes torch._inductor.codecache.CacheBase.get_system()["hash"] of a host with these facts, 64 hex digits.
 /// kUnavailable when a fact that it needs is not known.
 [[nodiscard]] Result<std::string> torch_system_hash(const Fingerprint& facts);
-/// Computes triton's triton_key() of an installed package.
-[[nodiscard]] Result<std::string> triton_key(const std::string& triton_directory,
-                                             const std::vector<std::string>& suffixes, const std::string& cache_file);
 
 }  // namespace inductorfs::fingerprint

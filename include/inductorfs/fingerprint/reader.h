@@ -29,6 +29,8 @@ struct ReaderOptions {
 
 /// Returns, in the child, the request that ask_reader() was given. Children of the child do not see the request.
 [[nodiscard]] Result<std::string> reader_request();
+/// Prints, in the child, the answer, or why there is none, and returns the exit code.
+[[nodiscard]] int end_reader(const char* verb, const Result<std::string>& answer);
 
 inline constexpr int kReaderDescriptor = 4;
 

@@ -15,7 +15,6 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
-#include "inductorfs/base/result.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 
 /// Finds out whether the process that wrote an artefact has the environment whose facts the mount publishes under.
@@ -110,8 +109,8 @@ class Writers {
   /// started it: the nearest ancestor that has torch or Triton mapped. Reads only /proc, once for each process; nullptr
   /// when the process cannot be examined.
   ///
-  /// The process's environment is the one that it has now, not the one that it was started with; only where there is no
-  /// right to read its memory it is the latter (counter writers.start_environment).
+  /// The process's environment is the one that it has now, not the one that it was started with. Where there is no
+  /// right to read its memory (counter writers.start_environment), the environment facet is not known.
   [[nodiscard]] virtual std::shared_ptr<const Writer> identify(pid_t tid) = 0;
   /// Compares each facet that is asked for with what is expected; an environment variable counts where it matters to a
   /// family with these facets (variables.h). It uses only what is known already and never reads a package: kLater when
@@ -134,13 +133,16 @@ class Writers {
   /// kLater, until the process asks again and it is known, or until it makes something: then it is kUnknown for good.
   /// At most 16 requests of one user wait so, and at most 32 of those that make something.
   ///
-  /// An answer changes in two cases only. kNeither counts for one call: a process may load torch later. And a process
-  /// that had Triton loaded and no torch has another environment as soon as it has torch.
+  /// An answer changes in two cases only. kNeither counts until the process, or one that has started it, maps more. And
+  /// a process that had Triton loaded and no torch has another environment as soon as it has torch.
   [[nodiscard]] virtual JobFacts job_of(pid_t tid, const JobQuestion& question) = 0;
   /// Returns those variables of the process that the thread `tid` belongs to which name the job that it is a part of
   /// (a batch system's, a launcher's) and its number of threads, as the process had them when it was observed last;
   /// empty when it was not observed. Does not block.
   [[nodiscard]] virtual std::map<std::string, std::string> job_variables(pid_t /*tid*/) { return {}; }
+  /// Returns a number that is another one once the process of this thread has become another program; 0 when the
+  /// process is gone. Reads one file of /proc.
+  [[nodiscard]] virtual uint64_t program_of(pid_t /*tid*/) const { return 0; }
   /// Begins to read what job_of() will need to know of this process, which has been seen and may ask soon. Blocks for a
   /// look at the process only; settles nothing.
   virtual void expect(pid_t tid) = 0;

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/mount_table.h"

@@ -128,6 +128,10 @@ class ThisHost final : public vfs::Host {
   /// asked for it.
   [[nodiscard]] std::vector<fingerprint::UnknownJobs> unknown_jobs() const;
 
+  /// Returns what the gpu and environment facets of this host and of the environments in use lack, ten lines at most;
+  /// only where environments are learned.
+  [[nodiscard]] std::vector<std::string> lacking() const;
+
   /// Returns what the scopes of all environments stand for that are in use.
   [[nodiscard]] std::vector<remote::ScopeInformation> information() const;
 
@@ -145,6 +149,8 @@ class ThisHost final : public vfs::Host {
   [[nodiscard]] std::string environment_text(std::string_view job) const override;
   [[nodiscard]] bool is_asking(const vfs::RootAccess& root) const override;
   [[nodiscard]] bool may_share(const vfs::RootAccess& root, uid_t user) const override;
+  [[nodiscard]] bool may_group_share(const vfs::RootAccess& root, gid_t group) const override;
+  [[nodiscard]] uint64_t accounts() const override { return parts_users() ? trust_.accounts() : 0; }
   [[nodiscard]] bool parts_roots() const override { return learns() || parts_users(); }
   /// Checks under the mount's own facts or, where environments are learned, under those of the environments that use
   /// one of the scopes.
@@ -177,10 +183,10 @@ class ThisHost final : public vfs::Host {
   std::unique_ptr<fingerprint::Writers> writers_;
   std::function<void()> goes_on_ = [] {};
   /// Answers of job_of(), by thread. A start of a job asks for hundreds of names one after another, and each question
-  /// reads /proc and compares facts. An answer counts for kAnswerLasts: a thread's number comes back only after all
-  /// other numbers, and a process that has become another program needs longer to load torch.
+  /// reads much of /proc and compares facts. An answer counts for kAnswerLasts, while the thread runs the same program.
   struct RecentJob {
     pid_t thread = 0;
+    uint64_t program = 0;  ///< fingerprint::Writers::program_of()
     SteadyTime until{};
     std::string environment;
   };

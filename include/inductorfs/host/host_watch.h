@@ -4,7 +4,6 @@
 #include <atomic>
 #include <ctime>
 #include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"

@@ -143,6 +143,10 @@ struct Name {
 [[nodiscard]] bool proves_root(const Name& name);
 /// Says whether the name is one of a directory that other programs have too: two letters, `cache`, `triton`, ...
 [[nodiscard]] bool is_ambiguous(const Name& name);
+/// Returns the directory whose name keeps a path from being in a root, because it has the form of the names that
+/// Python's tempfile makes, for instance tmp_compile; empty when there is none. What tempfile makes is for one use, and
+/// must be private; by its mode (0700) it can be told from what a user has named so.
+[[nodiscard]] std::string hidden_root(std::string_view path);
 /// Says whether the path, of a file or a directory, is in the layout of some root. The root's own path is not.
 [[nodiscard]] bool is_in_a_root(std::string_view path);
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/remote.h"

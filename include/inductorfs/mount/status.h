@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "inductorfs/config/json.h"
+#include "inductorfs/control/control.h"
 #include "inductorfs/host/host_watch.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/remote_watch.h"
@@ -23,6 +24,7 @@ struct StatusFacts {
   host::FactsNews news;
   SupervisionNews supervision;
   config::Json cluster = config::Json::object();  ///< Heartbeat::status()
+  const control::Peer* guest = nullptr;           ///< control::MountControl::status()
 };
 /// Says why nothing can be written to the store's disk and what to do; empty when it can. Does not wait for the disk.
 [[nodiscard]] std::string writing_trouble(const std::string& store);

@@ -103,8 +103,9 @@ class Supervision {
   };
   void run(const std::stop_token& stop);
   void beat();
-  [[nodiscard]] bool is_stuck();
-  void watch_threads();
+  [[nodiscard]] SteadyTime time_awake();
+  [[nodiscard]] bool is_stuck(SteadyTime now);
+  void watch_threads(SteadyTime now);
   [[nodiscard]] bool is_overdue(const Seen& seen, SteadyTime now) const;
   [[nodiscard]] bool is_at_work(size_t thread, SteadyTime now);
   [[nodiscard]] bool waits_for_another(size_t thread, SteadyTime now);
@@ -124,6 +125,8 @@ class Supervision {
   std::optional<takeover::RequestSlots> slots_;
   std::vector<Seen> seen_;
   ThreadWatch watch_;
+  SteadyTime looked_at_;
+  SteadyTime::duration frozen_{};
   std::jthread thread_;
 };
 

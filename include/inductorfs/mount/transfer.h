@@ -18,6 +18,7 @@ namespace inductorfs::mount {
 /// Publishes what `file` has and the cluster lacks; "-" is standard input. All blobs of the file lie in a temporary
 /// directory in TMPDIR meanwhile.
 [[nodiscard]] Result<archive::Report> import_cluster(const config::Settings& settings, const std::string& file,
+                                                     const archive::Audience& audience,
                                                      const archive::OnProgress& progress);
 
 }  // namespace inductorfs::mount

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"

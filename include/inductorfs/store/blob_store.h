@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/defaults.h"
@@ -85,22 +83,27 @@ class BlobStore {
   [[nodiscard]] static Result<std::unique_ptr<BlobStore>> open(const StoreOptions& options, Counters& counters);
 
   /// Begins an artefact of about `size_hint` bytes and reserves them. When the limit is near it first evicts the least
-  /// recently used blobs to which the guard agrees. kNoSpace when the disk (down to the floor) or the limit has no room
-  /// even then; kTooLarge when the blob alone is over the limit.
+  /// recently used blobs (see mark_read()) to which the guard agrees. kNoSpace when the disk (down to the floor) or the
+  /// limit has no room even then; kTooLarge when the blob alone is over the limit.
   [[nodiscard]] virtual Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint, Verifier verifier) = 0;
   [[nodiscard]] Result<std::unique_ptr<BlobWriter>> create(uint64_t size_hint) {
     return create(size_hint, Verifier::kStore);
   }
   [[nodiscard]] virtual Result<codec::Digest> put(std::string_view bytes) = 0;
   /// Takes a finished local file in as a blob by hard link, without copying. The caller has computed the digest, and
-  /// promises not to write to that inode again. Falls back to a copy when links are not possible. Evicts and fails as
-  /// create() does.
+  /// promises not to write to that inode again: the store has no other bytes. Falls back to a copy when links are not
+  /// possible. Evicts and fails as create() does.
   [[nodiscard]] virtual Result<void> adopt(int dir, const std::string& path, const codec::Digest& digest) = 0;
 
-  /// Looks a blob up and marks it as used; after a host crash it also verifies the blob.
+  /// Looks a blob up and marks it as used. Verifies it by its digest first after a host crash, and when its file has
+  /// another size or mtime than when it came or was verified last; a damaged one is dropped, and counted and told as
+  /// store.corrupt and store.changed. What changed before the store was opened, or keeps both, `check` finds.
   [[nodiscard]] virtual std::optional<BlobInfo> find(const codec::Digest& digest) = 0;
   /// Opens a blob for reading. What it returns stays readable after eviction. kNotFound when the blob is absent.
   [[nodiscard]] virtual Result<BlobFile> open_blob(const codec::Digest& digest) = 0;
+  /// Notes that a program has asked for the blob's bytes. What was only looked up or opened for a check is evicted
+  /// before it, while that is more than a quarter of the store; what adopt() took in counts as read.
+  virtual void mark_read(const codec::Digest& digest) = 0;
   /// Drops a blob that was found to be damaged, whatever the guard says.
   virtual void discard(const codec::Digest& digest) = 0;
 

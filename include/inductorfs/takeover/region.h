@@ -63,7 +63,7 @@ class Region {
   [[nodiscard]] Page& page() const;
   /// Threads that have a slot, the spare ones last.
   [[nodiscard]] size_t threads() const;
-  /// How many of them are spare; of a region that an earlier release made: none.
+  /// How many of them are spare.
   [[nodiscard]] size_t spares() const;
   /// For RequestSlots and NodeLog.
   [[nodiscard]] std::span<char> slots() const;

@@ -87,8 +87,12 @@ class Host : public RootEnvironment {
   [[nodiscard]] virtual std::string environment_text(std::string_view job) const = 0;
   /// Says whether the owner of such a root is being asked for, so that environment_of() has another answer soon.
   [[nodiscard]] virtual bool is_asking(const RootAccess& root) const = 0;
-  /// Says whether what this user puts into such a root is shared by those who share the root.
+  /// Says whether what this user puts into such a root is shared by those who share the root. kAnyUser for everybody.
   [[nodiscard]] virtual bool may_share(const RootAccess& root, uid_t user) const = 0;
+  /// The same of every member of a group.
+  [[nodiscard]] virtual bool may_group_share(const RootAccess& root, gid_t group) const = 0;
+  /// Returns another number when environment_of() may have another answer, because users may have other names.
+  [[nodiscard]] virtual uint64_t accounts() const = 0;
   /// Says whether environment_of() can be another one than the mountpoint's.
   [[nodiscard]] virtual bool parts_roots() const = 0;
   /// Checks whether an artefact fits its name and this host (layout::check_content): each of the environments that use
@@ -134,6 +138,8 @@ struct FileSystemOptions {
   /// The longest that a process waits for another one of the cluster that compiles the same graph, and the longest that
   /// one is waited for. 0: nobody waits.
   Milliseconds compile_once{0};
+  /// A sealed tuning of this host leaves the view when the cluster shows another one under its name.
+  bool cluster_winners = false;
   size_t fetch_threads = 4;
   uint64_t prefetch_bytes =
       defaults::kPrefetchBytes;  ///< of the newest entries, in the background after the mount; 0 disables
@@ -275,6 +281,14 @@ class FileSystem {
   [[nodiscard]] virtual Result<void> sync(Deadline deadline) = 0;
   /// Explains one path, relative to the mount. Needs no bytes and never fetches.
   [[nodiscard]] virtual Explanation explain(std::string_view path) = 0;
+  /// Returns the file with this name, `depth` directories below this one, that was written last of those that lie on
+  /// this host, whether they are published or not.
+  [[nodiscard]] virtual std::optional<OwnFile> newest_own(const std::string& /*directory*/, int /*depth*/,
+                                                          const std::string& /*name*/, uint64_t /*limit*/) {
+    return std::nullopt;
+  }
+  /// Says whether every directory above this path lets such a user in.
+  [[nodiscard]] virtual bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const = 0;
   [[nodiscard]] virtual FileSystemStatus status() const = 0;
 };
 

@@ -28,6 +28,13 @@ struct Explanation {
   std::string publish;  ///< "published", "queued: ...", "kept local: ...", or empty
 };
 
+/// A file on the local disk.
+struct OwnFile {
+  std::string path;   ///< relative to the mount
+  std::string bytes;  ///< empty when it has more than the caller's limit
+  int64_t mtime_ns = 0;
+};
+
 /// A cache root (layout::Name) with names that the kernel knows.
 struct RootStatus {
   std::string path;         ///< relative to the mount

@@ -118,6 +118,9 @@ class KernelCache {
   virtual void forget_content(NodeId node) = 0;
 };
 
+/// No user's number (chown(2)), for everybody.
+inline constexpr uid_t kAnyUser = static_cast<uid_t>(-1);
+
 /// Owner, group and mode of a cache root.
 struct RootAccess {
   uid_t uid = 0;

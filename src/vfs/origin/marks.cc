@@ -6,6 +6,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/paths.h"
 #include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
@@ -159,8 +160,15 @@ std::vector<std::string> Marks::scopes_now(const std::string& path) const {
 }
 
 std::string Marks::why_not_shared(const std::string& path) const {
-  const auto status = tree_.stat(LocalTree::view(path));
-  return status && *status ? scopes_.why_not_shared(path, (*status)->st_uid) : std::string();
+  std::string why = scopes_.why_not_shared(path, makers_of(tree_, LocalTree::view(path)));
+  const size_t root = layout::name_of(path).root.size();
+  for (std::string above = parent_path(path); why.empty() && above.size() > root; above = parent_path(above)) {
+    Makers makers = makers_of(tree_, LocalTree::view(above));
+    std::erase(makers.users, 0U);  // who prepares directories for others
+    why = scopes_.why_not_shared(path, makers);
+    if (!why.empty()) why = "of its directory " + last_component(above) + ": " + why;
+  }
+  return why;
 }
 
 bool Marks::is_for_these_facts(const std::string& path, const Provenance& found) const {

@@ -15,6 +15,7 @@
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
 #include "vfs/tree/local_tree.h"
+#include "vfs/tree/makers.h"
 #include "vfs/tree/provenance.h"
 
 namespace inductorfs::vfs {
@@ -51,10 +52,12 @@ class Marks {
   }
   [[nodiscard]] bool is_settled(const std::string& path) const { return scopes_.is_settled(path); }
   [[nodiscard]] bool is_settling(const std::string& path) const { return scopes_.is_settling(path); }
-  /// Returns why a local file is not to be shared because of the user whose it is; empty when it may be.
+  /// Returns why a local file is not to be shared because of who has made it, or has named a directory above it in its
+  /// root; empty when it may be.
   [[nodiscard]] std::string why_not_shared(const std::string& path) const;
-  [[nodiscard]] std::string why_not_shared(const std::string& path, uid_t owner) const {
-    return scopes_.why_not_shared(path, owner);
+  /// The same of its makers alone.
+  [[nodiscard]] std::string why_not_shared(const std::string& path, const Makers& makers) const {
+    return scopes_.why_not_shared(path, makers);
   }
   /// Says whether a local file was made for the facts of this host, with whomever it was to be shared.
   [[nodiscard]] bool is_for_these_facts(const std::string& path, const Provenance& found) const;
@@ -79,6 +82,9 @@ class Marks {
   /// Returns the reasons of the most recent files. If there are too many, the user with the most of them loses one.
   [[nodiscard]] std::vector<std::string> reasons() const;
 
+  static constexpr std::string_view kNoGroup =
+      "its process has put no group file (as for a dump), or ended before it did, so nothing shows which files belong "
+      "together; Triton compiles a kernel without a group file again";
   static constexpr std::string_view kWriterLost = "its writer is not known any more; let it be made again to share it";
   static constexpr std::string_view kNoEnvironment =
       "a program that has neither torch nor Triton loaded made it, so that it is known for no environment; to share "

@@ -5,6 +5,7 @@
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/makers.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
@@ -14,6 +15,8 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr auto kKernel = layout::Family::kTritonKernel;
+constexpr mode_t kMayWrite = S_IWGRP | S_IWOTH;
+constexpr mode_t kMayReach = S_IXGRP | S_IXOTH;
 
 bool is_shared(layout::Family family) { return layout::rule_of(family).shared; }
 
@@ -56,7 +59,9 @@ void Origin::saw_writer(const NodePtr& node, const std::string& path, pid_t writ
   const auto family = judged_as(path);
   if (!is_shared(family)) return;
   if (form_of(path) != layout::Form::kFile) {
-    moves_.read([&](const Moves&) { forget_parcel_mark(disk_, LocalTree::view(path)); });
+    moves_.read([&](const Moves&) {
+      if (nodes_.walk(path).node == node) forget_parcel_mark(disk_, LocalTree::view(path));
+    });
   }
   if (family == layout::classify(path).family) made(path, writer);
   const WriterVerdict verdict = marks_.glance(path, family, marks_.architecture_of(path), writer);
@@ -91,6 +96,62 @@ void Origin::saw_writer_in_place(const NodePtr& node, pid_t writer, bool anew) {
   saw_writer(node, *path, writer, anew);
 }
 
+Result<void> Origin::note_writer(const Node& node, Content& content, int file, const Caller& caller) {
+  if (caller.pid != kWriteBack) {
+    if (content.last_user == caller.uid) return {};
+    INDUCTORFS_TRY(note_maker(file, caller.uid));
+    content.last_user = caller.uid;
+    return {};
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto shown, tree_.attributes(node, content));
+  const mode_t open = (shown.mode | makers_of(disk_, file).once_open) & kMayWrite;
+  const auto path = open != 0 ? nodes_.path_of(node) : std::nullopt;
+  const auto root = path ? tree_.access_of_root(layout::name_of(*path)) : std::nullopt;
+  if (!root) return {};
+  const mode_t reach = reach_of(*path);
+  if ((reach & S_IXOTH) != 0) return note_writers(file, open, shown.gid);
+  return (reach & S_IXGRP) != 0 ? note_writers(file, S_IWGRP, root->gid) : Result<void>();
+}
+
+/// Who but the owner reaches it, or once did.
+mode_t Origin::reach_of(const std::string& path) const {
+  const auto root = tree_.access_of_root(layout::name_of(path));
+  mode_t reach = root ? root->mode : S_IXOTH;
+  for (std::string above = path;; above = parent_path(above)) {
+    reach |= makers_of(disk_, LocalTree::view(above)).once_open;
+    if (above.empty()) return reach & kMayReach;
+  }
+}
+
+Result<void> Origin::note_open(const std::string& place, const std::string& path, bool all) const {
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(place));
+  const bool directory = status && S_ISDIR(status->st_mode);
+  if (!status || (!directory && !S_ISREG(status->st_mode))) return {};
+  if (directory && !tree_.has_something(path)) return {};  // nothing there can have been mapped
+  INDUCTORFS_TRY_ASSIGN(const auto file, directory ? disk_.open_directory(place) : disk_.open_file(place, false));
+  if (all) return vfs::note_open(file.get(), S_IWOTH | S_IXOTH);
+  const mode_t own = status->st_mode & (directory ? kMayReach : kMayWrite);
+  // Who reaches a file that nobody else may write to does not matter.
+  if (!directory && own == 0) return {};
+  // Which group it was is not noted.
+  const mode_t reach = (own & kMayReach) | reach_of(path);
+  return vfs::note_open(file.get(), own | reach | ((reach & S_IXGRP) != 0 ? S_IXOTH : 0));
+}
+
+Result<void> Origin::note_namer(const std::string& place, const Caller& caller) const {
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(place));
+  if (caller.uid == 0 || !status || status->st_uid == caller.uid) return {};
+  const bool directory = S_ISDIR(status->st_mode);
+  if (!directory && !S_ISREG(status->st_mode)) return {};
+  INDUCTORFS_TRY_ASSIGN(const auto file, directory ? disk_.open_directory(place) : disk_.open_file(place, false));
+  return note_maker(file.get(), caller.uid);
+}
+
+Result<void> Origin::note_left(const std::string& path, const Caller& caller) const {
+  const std::string directory = parent_path(path);
+  return layout::is_common_directory(directory) ? Result<void>() : note_namer(LocalTree::view(directory), caller);
+}
+
 void Origin::member_changed(const std::string& path) {
   for (const std::string& parcel : parcels_of_member(path)) {
     moves_.read([&](const Moves&) { end_parcel_mark(disk_, LocalTree::view(parcel)); });
@@ -103,8 +164,10 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
   const WriterVerdict verdict = marks_.glance(path, kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
   Provenance set;
   moves_.read([&](const Moves&) {
-    mark_set(LocalTree::view(path), names, set, verdict);
-    tree_.mark_view(LocalTree::view(path), names, path, writer);
+    const auto now = nodes_.path_of(*directory);  // it may have moved
+    if (!now) return;
+    mark_set(LocalTree::view(*now), names, set, verdict);
+    tree_.mark_view(LocalTree::view(*now), names, *now, writer);
     for (const auto& name : names) {
       // What was remembered of a file in the staging directory is not true any more.
       const NodePtr node = nodes_.child(directory, name);

@@ -36,6 +36,16 @@ class Origin {
   /// Notes that the file at this path of the view is written to, replaced or removed: what it belongs to is not the
   /// cluster's any more. Nothing for files that belong to no parcel.
   void member_changed(const std::string& path);
+  /// Notes that this user is about to write to a file that is open; the caller holds the content's lock and moves().
+  [[nodiscard]] Result<void> note_writer(const Node& node, Content& content, int file, const Caller& caller);
+  /// Notes that this user is about to give what is at this place, below the file system's directory, another name. The
+  /// superuser's names are the owner's: who restores a copy is trusted. The caller holds moves().
+  [[nodiscard]] Result<void> note_namer(const std::string& place, const Caller& caller) const;
+  /// Notes who may reach and write to what is at this place and shown at this path, since fewer may after what is about
+  /// to happen to it: it goes to another root, its mode changes, or with `all` its owner. The caller holds moves().
+  [[nodiscard]] Result<void> note_open(const std::string& place, const std::string& path, bool all = false) const;
+  /// Notes that this user is about to take a name away from its directory, which may be about to become a parcel.
+  [[nodiscard]] Result<void> note_left(const std::string& path, const Caller& caller) const;
   /// Notes that this process gave a whole Triton set its name.
   void saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer);
   /// Tells FileSystemOptions::used, and who waits for it, that this process made what stands under the name.
@@ -64,6 +74,7 @@ class Origin {
 
  private:
   bool change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change);
+  [[nodiscard]] mode_t reach_of(const std::string& path) const;
   [[nodiscard]] Standing judge_writers(const NodePtr& node, const std::string& path, const std::string& scope);
 
   Counters& counters_;

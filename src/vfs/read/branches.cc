@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/read/branches.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -147,20 +146,24 @@ std::optional<std::string> Branches::shared_branch(const CommonDirectory& common
   return std::nullopt;
 }
 
+bool Branches::is_still(const Moves& /*moves*/, const Asked& asked) const {
+  return tree_.nodes().path_of(*asked.directory) == asked.path;
+}
+
+Result<void> Branches::make(const Asked& asked, const std::string& root, const std::string& branch) const {
+  return tree_.moves().read(
+      [&](const Moves& moves) { return is_still(moves, asked) ? make(root, branch) : fail(ErrorCode::kNotFound); });
+}
+
 Result<void> Branches::make(const std::string& root, const std::string& branch) const {
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(root)));
   if (!status) return fail(ErrorCode::kNotFound);
   const std::string place = LocalTree::view(branch);
-  if (::mkdirat(disk_.fd(), place.c_str(), 0700) != 0) {
-    if (errno == EEXIST) return {};
-    return fail_errno("mkdir", place);
-  }
+  const auto made = disk_.make_directory(place, 0700);
+  if (!made) return made.error().code() == ErrorCode::kExists ? Result<void>{} : made;
   // What is made there gets the group that it would have got in the root.
-  if (::geteuid() == 0 && ::fchownat(disk_.fd(), place.c_str(), 0, status->st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
-    return fail_errno("chown", place);
-  }
-  if (::fchmodat(disk_.fd(), place.c_str(), status->st_mode & 07777, 0) != 0) return fail_errno("chmod", place);
-  return {};
+  if (::geteuid() == 0) INDUCTORFS_TRY(disk_.set_owner(place, 0, status->st_gid));
+  return disk_.set_mode(place, status->st_mode & 07777);
 }
 
 bool Branches::is_full(const std::string& root, bool of_known) const {
@@ -171,36 +174,47 @@ bool Branches::is_full(const std::string& root, bool of_known) const {
   return static_cast<size_t>(std::ranges::count(all, of_known, is_known)) >= kMost;
 }
 
-/// Removes a branch that has nothing on this host: a mere look makes one, so that anybody who may read the root could
-/// fill it.
+/// Removes a branch that has nothing on this host, or only directories in which nobody has made anything: a mere look
+/// makes these, so that anybody who may read the root could fill it.
 bool Branches::make_room(const std::string& root, bool of_known) const {
   auto all = of(root);
   std::ranges::reverse(all);  // the one that was not used for longest first
   for (const auto& branch : all) {
     if (environment_in(branch).starts_with(kUnknownEnvironment) == of_known) continue;
-    if (!disk_.is_empty(LocalTree::view(branch))) continue;
-    if (::unlinkat(disk_.fd(), LocalTree::view(branch).c_str(), AT_REMOVEDIR) == 0) return true;
+    if (tree_.moves().read([&](const Moves&) { return remove_looked_at(branch); })) return true;
   }
   return false;
 }
 
-Result<std::string> Branches::own_branch(const std::string& root, const Job& job, uid_t user) {
+bool Branches::remove_looked_at(const std::string& branch) const {
+  const auto items = disk_.list(LocalTree::view(branch)).value_or(std::vector<LocalTree::Item>{});
+  const bool is_mere_look = !has_worked(branch) && std::ranges::all_of(items, [&](const auto& item) {
+    return item.type == S_IFDIR && !tree_.has_something(join(branch, item.name));
+  });
+  for (const auto& item : is_mere_look ? items : std::vector<LocalTree::Item>{}) {
+    (void)tree_.remove_directory(join(branch, item.name));  // else the branch stays
+  }
+  return tree_.remove_directory(branch).has_value();
+}
+
+Result<std::string> Branches::own_branch(const Asked& asked, const std::string& root, const Job& job, uid_t user) {
   std::string branch = branch_for(root, job, user);
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(branch)));
   // Under another policy anybody may make such a name. What make() has made is the daemon's.
   if (status) return S_ISDIR(status->st_mode) && status->st_uid == ::geteuid() ? branch : std::string();
   const auto environment = environment_in(branch);
   const bool is_known = !environment.starts_with(kUnknownEnvironment);
-  if (environment != kUnknownEnvironment && is_full(root, is_known) && !make_room(root, is_known)) {
+  const auto finds_room = [&](const Moves& moves) { return is_still(moves, asked) && make_room(root, is_known); };
+  if (environment != kUnknownEnvironment && is_full(root, is_known) && !tree_.moves().read(finds_room)) {
     uses_.with([&](Uses& uses) {
       if (uses.turned_away.size() >= kUsesKept) uses.turned_away.clear();
       uses.turned_away.insert(branch);
     });
     counters_.get("view.too_many_environments").add();
     log::write_limited(log::Level::kWarning, "view.too_many_environments", {{"root", root}, {"most", kMost}});
-    return own_branch(root, job, user);
+    return own_branch(asked, root, job, user);
   }
-  INDUCTORFS_TRY(make(root, branch));
+  INDUCTORFS_TRY(make(asked, root, branch));
   return branch;
 }
 
@@ -218,17 +232,26 @@ void Branches::note_use(const std::string& branch, Use use) {
     used->second.noted = now;
     return true;
   });
-  if (is_due) (void)::utimensat(disk_.fd(), LocalTree::view(branch).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  if (is_due) (void)disk_.set_times(LocalTree::view(branch), nullptr);
 }
 
-Result<Branches::Route> Branches::into(const std::string& branch, const CommonDirectory& common) const {
+Result<Branches::Route> Branches::into(const Asked& asked, const std::string& branch,
+                                       const CommonDirectory& common) const {
   const std::string directory = common.in(branch);
   auto node = lookup_.pin_path(directory);
   if (!node && node.error().code() == ErrorCode::kNotFound && directory != branch) {
-    INDUCTORFS_TRY(tree_.moves().read([&](const Moves&) { return tree_.make_view_directories(directory); }));
+    INDUCTORFS_TRY(tree_.moves().read([&](const Moves& moves) {
+      return is_still(moves, asked) ? tree_.make_view_directories(directory) : fail(ErrorCode::kNotFound);
+    }));
     node = lookup_.pin_path(directory);
   }
   if (!node) return fail(std::move(node).error());
+  const bool belongs = tree_.moves().read(
+      [&](const Moves& moves) { return is_still(moves, asked) && tree_.nodes().path_of(**node) == directory; });
+  if (!belongs) {
+    tree_.unpin(*node);
+    return fail(ErrorCode::kNotFound);
+  }
   return Route{(*node)->id, true, false, std::string(environment_in(branch)),
                std::shared_ptr<void>(node->get(), [this, pinned = *node](void*) { tree_.unpin(pinned); })};
 }
@@ -265,26 +288,28 @@ Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, co
   if (is_there) return as_it_is;
   // A miss that the kernel does not keep: the next lookup may find that the environment is known.
   if (job.kind == Job::Kind::kLater) return fail(ErrorCode::kNotFound);
-  if (as_it_is.is_for_all) return route_for_all(*common, name, use, environment, std::move(as_it_is));
-  auto branch = own_branch(common->root, job, caller.uid);
+  const Asked asked{directory, *path};
+  if (as_it_is.is_for_all) return route_for_all(asked, *common, name, use, environment, std::move(as_it_is));
+  auto branch = own_branch(asked, common->root, job, caller.uid);
   // A disk that is full must not keep a program from its miss.
   if (!branch && use == Use::kLook) return as_it_is;
   if (!branch) return fail(std::move(branch).error());
   if (branch->empty()) return as_it_is;
   note_use(*branch, use);
-  return into(*branch, *common);
+  return into(asked, *branch, *common);
 }
 
-Result<Branches::Route> Branches::route_for_all(const CommonDirectory& common, std::string_view name, Use use,
-                                                const std::string& environment, Route as_it_is) {
+Result<Branches::Route> Branches::route_for_all(const Asked& asked, const CommonDirectory& common,
+                                                std::string_view name, Use use, const std::string& environment,
+                                                Route as_it_is) {
   if (use == Use::kMake) return as_it_is;
   auto branch = shared_branch(common, name);
   if (!branch && use == Use::kReplace && !environment.empty()) {
     branch = join(common.root, branch_name(environment));
-    INDUCTORFS_TRY(make(common.root, *branch));
+    INDUCTORFS_TRY(make(asked, common.root, *branch));
   }
   if (!branch) return as_it_is;
-  INDUCTORFS_TRY_ASSIGN(auto found, into(*branch, common));
+  INDUCTORFS_TRY_ASSIGN(auto found, into(asked, *branch, common));
   found.is_for_all = true;
   return found;
 }

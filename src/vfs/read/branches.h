@@ -80,20 +80,29 @@ class Branches {
   static constexpr size_t kMost = 64;
 
  private:
+  /// The directory that a program has named, and where it was then. As long as it is there, the root that it lies in is
+  /// the program's; another user may have got the root's path since.
+  struct Asked {
+    NodePtr directory;
+    std::string path;
+  };
+  [[nodiscard]] bool is_still(const Moves& moves, const Asked& asked) const;
   [[nodiscard]] Result<Route> route(NodeId parent, std::string_view name, const Caller& caller, Use use,
                                     const std::string& environment);
-  [[nodiscard]] Result<Route> route_for_all(const CommonDirectory& common, std::string_view name, Use use,
-                                            const std::string& environment, Route as_it_is);
+  [[nodiscard]] Result<Route> route_for_all(const Asked& asked, const CommonDirectory& common, std::string_view name,
+                                            Use use, const std::string& environment, Route as_it_is);
   [[nodiscard]] bool is_everybodys(const CommonDirectory& common, std::string_view name) const;
   [[nodiscard]] bool has(const std::string& branch, std::string_view path) const;
   [[nodiscard]] std::string branch_for(const std::string& root, const Job& job, uid_t user) const;
   [[nodiscard]] std::optional<std::string> shared_branch(const CommonDirectory& common, std::string_view name);
   /// Empty where something else has the name.
-  [[nodiscard]] Result<std::string> own_branch(const std::string& root, const Job& job, uid_t user);
+  [[nodiscard]] Result<std::string> own_branch(const Asked& asked, const std::string& root, const Job& job, uid_t user);
   [[nodiscard]] bool is_full(const std::string& root, bool of_known) const;
   [[nodiscard]] Result<void> make(const std::string& root, const std::string& branch) const;
-  [[nodiscard]] Result<Route> into(const std::string& branch, const CommonDirectory& common) const;
+  [[nodiscard]] Result<void> make(const Asked& asked, const std::string& root, const std::string& branch) const;
+  [[nodiscard]] Result<Route> into(const Asked& asked, const std::string& branch, const CommonDirectory& common) const;
   [[nodiscard]] bool make_room(const std::string& root, bool of_known) const;
+  [[nodiscard]] bool remove_looked_at(const std::string& branch) const;
   void note_use(const std::string& branch, Use use);
 
   const Host& host_;

@@ -1,21 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/read/cluster_changes.h"
 
-#include <set>
-
 #include "vfs/tree/paths.h"
 
 /// What the cluster changed: names appear, change and go behind the kernel's back.
 namespace inductorfs::vfs {
+
 void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical_paths) {
-  std::set<NodeId> directories;
+  notifier_.forget_all(notices_of(canonical_paths, [this](const auto& path) { return tree_.local_paths_of(path); }));
+}
+
+void ClusterChanges::on_shown(const std::string& root, const std::vector<std::string>& canonical_paths) {
+  const auto walked = nodes_.walk(root);
+  const bool knows_none = !walked.missing.empty() || nodes_.children(walked.node).empty();
+  if (!root.empty() && knows_none) return;  // of a name that stands in a root itself it keeps no absence
+  notifier_.forget_at_once(notices_of(canonical_paths, [&](const std::string& path) {
+    return root.empty() ? tree_.local_paths_of(path) : tree_.local_paths_of(layout::Name(path, root));
+  }));
+}
+
+std::vector<Notifier::Notice> ClusterChanges::notices_of(
+    const std::vector<std::string>& canonical_paths,
+    const std::function<std::vector<std::string>(const std::string&)>& local_paths_of) {
+  Touched touched;
   std::vector<Notifier::Notice> notices;
   for (const auto& canonical : canonical_paths) {
-    for (const auto& path : tree_.local_paths_of(canonical)) directories.insert(change(path, notices));
+    for (const auto& path : local_paths_of(canonical)) {
+      touched.directories.insert(change(path, notices));
+      tell_times(path, touched);
+    }
   }
   // Listings that the kernel keeps; a name that it did not know makes no notice of its own drop them.
-  for (const NodeId directory : directories) notices.push_back({directory, {}});
-  notifier_.forget_all(notices);
+  for (const NodeId directory : touched.directories) notices.push_back({directory, {}});
+  return notices;
+}
+
+/// Adds the directories above a name that got or lost one since the kernel was told their times: with the last file of
+/// a directory that goes too.
+void ClusterChanges::tell_times(const std::string& path, Touched& touched) const {
+  for (std::string above = parent_path(path); touched.paths.insert(above).second; above = parent_path(above)) {
+    const auto walked = nodes_.walk(above);
+    const auto time = walked.missing.empty() ? catalog_.names_changed(layout::name_of(above)) : std::nullopt;
+    if (time && walked.node->told_change.exchange(*time) != *time) touched.directories.insert(walked.node->id);
+  }
 }
 
 void ClusterChanges::apply(const std::string& path) {
@@ -44,7 +71,7 @@ NodeId ClusterChanges::change(const std::string& path, std::vector<Notifier::Not
   });
   if (stale) {
     // Who has it open keeps the old bytes; the name is looked up anew.
-    (void)nodes_.detach(walked.parent, walked.name);
+    (void)nodes_.detach(walked.parent, walked.name, walked.node);
     tree_.let_go(nodes_.release(walked.node));
     notices.push_back({walked.parent->id, walked.name});
   }

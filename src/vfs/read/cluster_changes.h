@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,20 +14,31 @@
 namespace inductorfs::vfs {
 
 /// Follows the catalog: names appear, change and go behind the kernel's back, and this class tells the kernel to forget
-/// them. The catalog's threads call it, and it blocks until the Notifier has room. Safe for concurrent use.
+/// them. Safe for concurrent use.
 class ClusterChanges {
  public:
   ClusterChanges(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier)
       : catalog_(services.catalog), tree_(tree), sets_(sets), notifier_(notifier) {}
 
-  /// FileSystem::on_catalog_change.
+  /// FileSystem::on_catalog_change. The catalog's threads call it, and it blocks until the Notifier has room.
   void on_catalog_change(const std::vector<std::string>& canonical_paths);
+  /// The same for one root (RootScopes::on_shown). Never blocks on the kernel, which may wait for the caller's request.
+  void on_shown(const std::string& root, const std::vector<std::string>& canonical_paths);
   /// Applies the change of one name.
   void apply(const std::string& path);
 
  private:
+  [[nodiscard]] std::vector<Notifier::Notice> notices_of(
+      const std::vector<std::string>& canonical_paths,
+      const std::function<std::vector<std::string>(const std::string&)>& local_paths_of);
   /// Adds what the kernel is to be told; returns the directory whose listing has changed.
   NodeId change(const std::string& path, std::vector<Notifier::Notice>& notices);
+  /// What a batch of changes touches: what the kernel is told once of each.
+  struct Touched {
+    std::set<NodeId> directories;
+    std::set<std::string> paths;  ///< of directories
+  };
+  void tell_times(const std::string& path, Touched& touched) const;
 
   catalog::Catalog& catalog_;
   RootTree& tree_;

@@ -9,22 +9,57 @@
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
+namespace {
+
+/// Takes the files of no set that have the names of this one out of its way, as a set of this host does (KeySets): a
+/// reader would mix the two. Who has one open reads on.
+Result<void> take_place_of_left(RootTree& tree, const NodePtr& directory, const std::string& path,
+                                const std::map<std::string, catalog::KnownEntry>& set, std::vector<NodePtr>& gone) {
+  for (const auto& [name, known] : set) {
+    const std::string place = LocalTree::view(join(path, name));
+    if (!tree.disk().mark_of(place, LocalTree::kLeftName)) continue;
+    const NodePtr node = tree.nodes().child(directory, name);
+    if (node && tree.nodes().links_of(node) <= 1) {
+      const std::string orphan = LocalTree::orphan(node->id);
+      INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
+        if (auto moved = tree.disk().rename(place, orphan); !moved) return moved;
+        (void)tree.nodes().detach(directory, name, node);
+        tree.become_orphan(*node, content, orphan);
+        content.attributes_valid = false;
+        return {};
+      }));
+      gone.push_back(node);
+    }
+    INDUCTORFS_TRY(tree.disk().unlink(place));
+  }
+  return {};
+}
+
+}  // namespace
 
 std::optional<catalog::KnownEntry> ClusterSets::entry_of(const Node& directory, const std::string& path) const {
   if (directory.key && is_kernel_file(path)) {
     std::optional<catalog::KnownEntry> shown;
     const bool taken = directory.key->state.with([&](const KeyState& state) {
-      if (state.committed != KeyState::Committed::kCluster) return false;
       if (const auto found = state.cluster.find(last_component(path)); found != state.cluster.end())
         shown = found->second;
-      return true;
+      return state.committed != KeyState::Committed::kNone;
     });
     if (taken) return shown;
   }
   return catalog_.find(layout::name_of(path));
 }
 
-bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
+std::vector<catalog::KnownEntry> ClusterSets::set_at(const Node& directory) {
+  std::vector<catalog::KnownEntry> set;
+  if (!directory.key) return set;
+  directory.key->state.with([&](const KeyState& state) {
+    for (const auto& [name, known] : state.cluster) set.push_back(known);
+  });
+  return set;
+}
+
+std::optional<bool> ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
   if (set.empty()) return false;
   const std::string directory = parent_path(set.front().entry.path);
   bool has_group = false;
@@ -32,9 +67,9 @@ bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
     if (known.entry.origin != set.front().entry.origin) return false;
     if (!layout::is_group_file(last_component(known.entry.path))) continue;
     const auto blob = store_.open_blob(known.entry.digest);
-    if (!blob) return false;
+    if (!blob) return std::nullopt;
     const auto text = blob->read_all(kGroupFileLimit);
-    if (!text) return false;
+    if (!text) return std::nullopt;
     // The canonical form names children below a placeholder; rendered for any directory it is a plain group file.
     const auto rendered = layout::render_group(*text, "/" + directory);
     if (!rendered) return false;
@@ -49,11 +84,45 @@ bool ClusterSets::is_whole(const std::vector<catalog::KnownEntry>& set) const {
   return has_group;
 }
 
+std::vector<catalog::KnownEntry> ClusterSets::offered(const Node& directory, const layout::Name& name) const {
+  std::vector<catalog::KnownEntry> files;
+  const bool is_free = directory.key && directory.key->state.with([](const KeyState& state) {
+    return state.committed == KeyState::Committed::kNone;
+  });
+  if (!is_free) return files;
+  Set set;
+  for (auto& known : catalog_.entries_in(name)) {
+    if (!is_kernel_file(known.entry.path)) continue;
+    set.emplace(last_component(known.entry.path), known);
+    files.push_back(std::move(known));
+  }
+  if (has_left_files(directory, set)) files.clear();
+  return files;
+}
+
+void ClusterSets::put_aside(const Node& directory, const std::vector<catalog::KnownEntry>& files) {
+  if (is_whole(files).value_or(true)) return;
+  for (const auto& known : files) {
+    catalog_.set_unfit(known.entry.path, known.entry.digest, "the cluster has a part of its Triton set only");
+  }
+  notifier_.wish_content_forgotten(directory.id);
+}
+
 bool ClusterSets::fits(const Node& directory, const Set& set) const {
   if (catalog_.frozen()) return false;
   const auto path = nodes_.path_of(directory);
   return !path ||
          std::all_of(set.begin(), set.end(), [&](const auto& item) { return scopes_.follows(*path, item.second); });
+}
+
+/// Whether this host has files under the names of the set of which nothing tells whether they may go: on a disk without
+/// marks. The next process compiles, and its set takes their place.
+bool ClusterSets::has_left_files(const Node& directory, const Set& set) const {
+  if (tree_.disk().keeps_seals()) return false;
+  const auto path = nodes_.path_of(directory);
+  return path && std::ranges::any_of(set, [&](const auto& item) {
+           return tree_.disk().stat(LocalTree::view(join(*path, item.first))).value_or(std::nullopt).has_value();
+         });
 }
 
 void ClusterSets::note(const Node& directory, const KeyState& state) {
@@ -69,21 +138,26 @@ void ClusterSets::unpin(const Node& directory, const catalog::KnownEntry& known)
 }
 
 bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::KnownEntry>& set) {
-  if (!is_whole(set)) return false;
+  if (!is_whole(set).value_or(false)) return false;
   Set names;
   for (const auto& known : set) names.emplace(last_component(known.entry.path), known);
   bool first = false;
-  const bool shown = directory->key->state.with([&](KeyState& state) {
+  std::vector<NodePtr> gone;
+  const auto show = [&](KeyState& state) {
     if (state.committed != KeyState::Committed::kNone) return true;
-    if (!fits(*directory, names))
-      return false;  // under the lock: drop_foreign() comes before, and then this sees it, or after
+    // Under the lock: drop_foreign(), or who leaves files (KeySets), comes before, and then this sees it, or after.
+    if (!fits(*directory, names) || has_left_files(*directory, names)) return false;
+    const auto path = nodes_.path_of(*directory);
+    if (path && !take_place_of_left(tree_, directory, *path, names, gone)) return false;
     first = true;
     state.committed = KeyState::Committed::kCluster;
     state.cluster = names;
     for (const auto& [name, known] : names) pin(*directory, known);
     note(*directory, state);
     return true;
-  });
+  };
+  const bool shown = tree_.moves().read([&](const Moves&) { return directory->key->state.with(show); });
+  for (const NodePtr& node : gone) tree_.let_go(nodes_.release(node));
   if (!first) return shown;
   for (const auto& [name, child] : nodes_.children(directory)) {
     const auto now = names.find(name);
@@ -93,7 +167,7 @@ bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Know
              (now == names.end() || content.entry.digest != now->second.entry.digest);
     });
     if (!other) continue;
-    (void)nodes_.detach(directory, name);
+    (void)nodes_.detach(directory, name, child);
     tree_.let_go(nodes_.release(child));
     notifier_.wish_forgotten(directory->id, name);
   }
@@ -132,29 +206,51 @@ void ClusterSets::take_node_away(const NodePtr& directory, const std::string& na
     return content.backing == Backing::kShared && content.entry.digest == known.entry.digest;
   });
   if (!shows) return;
-  (void)nodes_.detach(directory, name);
+  (void)nodes_.detach(directory, name, child);
   tree_.let_go(nodes_.release(child));
 }
 
-void ClusterSets::hide(const std::vector<std::string>& paths) {
+/// A file of this host may have been in front of one of the set's, so that no lookup has taken the set.
+void ClusterSets::take_listed(const std::string& deleted) {
+  if (!is_kernel_file(deleted)) return;
+  const auto walked = nodes_.walk(parent_path(deleted));
+  if (!walked.missing.empty() || !walked.node->key) return;
+  const auto listed = offered(*walked.node, layout::name_of(parent_path(deleted)));
+  // Without its group file here it cannot be shown: then the other names go at once.
+  if (!listed.empty()) (void)take(walked.node, listed);
+}
+
+void ClusterSets::hide(const std::string& deleted, const std::vector<std::string>& paths) {
+  if (!is_kernel_file(deleted)) return;
   for (const auto& path : paths) {
     const auto walked = nodes_.walk(parent_path(path));
-    if (!walked.missing.empty() || !walked.node->key || !is_kernel_file(path)) continue;
-    const std::string name = last_component(path);
-    std::optional<catalog::KnownEntry> hidden;
-    walked.node->key->state.with([&](KeyState& state) {
-      const auto found = state.cluster.find(name);
-      if (found == state.cluster.end()) return;
-      hidden = found->second;
-      state.cluster.erase(found);
-      if (state.cluster.empty()) state.committed = KeyState::Committed::kNone;
-      note(*walked.node, state);
-    });
-    if (!hidden) continue;
-    unpin(*walked.node, *hidden);
-    take_node_away(walked.node, name, *hidden);
-    notifier_.wish_forgotten(walked.node->id, name);
+    if (!walked.missing.empty() || !walked.node->key) continue;
+    if (path == deleted) {
+      hide_name(walked.node, last_component(path));
+    } else {
+      drop(walked.node, &Notifier::wish_forgotten);
+      // It may have listed a set without showing it.
+      note_change(walked.node);
+      notifier_.wish_content_forgotten(walked.node->id);
+    }
   }
+}
+
+void ClusterSets::hide_name(const NodePtr& directory, const std::string& name) {
+  std::optional<catalog::KnownEntry> hidden;
+  directory->key->state.with([&](KeyState& state) {
+    const auto found = state.cluster.find(name);
+    if (found == state.cluster.end()) return;
+    hidden = found->second;
+    state.cluster.erase(found);
+    if (state.cluster.empty()) state.committed = KeyState::Committed::kNone;
+    note(*directory, state);
+  });
+  if (!hidden) return;
+  unpin(*directory, *hidden);
+  take_node_away(directory, name, *hidden);
+  note_change(directory);
+  notifier_.wish_forgotten(directory->id, name);
 }
 
 void ClusterSets::drop(const NodePtr& directory, Tell tell) {
@@ -172,6 +268,7 @@ void ClusterSets::drop(const NodePtr& directory, Tell tell) {
   }
   const auto path = nodes_.path_of(*directory);
   if (set.empty() || !path) return;
+  note_change(directory);
   // Absences that the kernel kept while this set stood: the cluster's may have these names.
   for (const auto& known : catalog_.entries_in(layout::name_of(*path)))
     (notifier_.*tell)(directory->id, last_component(known.entry.path));

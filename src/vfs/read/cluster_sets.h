@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,9 +33,17 @@ class ClusterSets {
         notifier_(notifier) {}
 
   /// Returns what the cluster has for this name: from the set that the directory shows, or else from the catalog as it
-  /// is now.
+  /// is now. Nothing of a set where the directory shows one of this host.
   [[nodiscard]] std::optional<catalog::KnownEntry> entry_of(const Node& directory, const std::string& path) const;
 
+  /// Returns the files of the catalog's set that a lookup in this directory would show, and its listing has: nothing
+  /// where the directory shows a set already, or has files of this host that would mix with it.
+  [[nodiscard]] std::vector<catalog::KnownEntry> offered(const Node& directory, const layout::Name& name) const;
+  /// Hides files that are here and no set, a part of one, from listings too: they cannot be looked up. They are looked
+  /// at again when another file of their set comes.
+  void put_aside(const Node& directory, const std::vector<catalog::KnownEntry>& files);
+  /// Returns the files of the set that the directory shows.
+  [[nodiscard]] static std::vector<catalog::KnownEntry> set_at(const Node& directory);
   /// Shows this set from now on, unless the directory has a set already. Returns false when it is no set (incomplete,
   /// of several writers, for other facts). Its blobs must have been in the store a moment ago. May block on the local
   /// disk.
@@ -46,10 +53,15 @@ class ClusterSets {
 
   /// Handles a change of one of the directory's files in the catalog. Returns true when a set is shown, and stays.
   [[nodiscard]] bool stays(const NodePtr& directory, const std::string& path);
-  /// Removes deleted names from the set of every device's directory that shows them.
-  void hide(const std::vector<std::string>& paths);
+  /// Shows the set that the directory of this file lists, before the file is hidden: rm -rf has listed the others, too.
+  void take_listed(const std::string& deleted);
+  /// Drops the set of each directory at one of these paths, which stand for one deleted file. In the directory where it
+  /// was deleted, at `deleted`, the other files stay until each of them is deleted too: rm -rf has listed them.
+  void hide(const std::string& deleted, const std::vector<std::string>& paths);
   /// Drops a set of which some bytes cannot be had.
   void drop(const NodePtr& directory) { drop(directory, &Notifier::wish_forgotten); }
+  /// Notes that a directory lists a name that nobody had looked up before.
+  void lists_more(const Node& directory) { notifier_.wish_content_forgotten(directory.id); }
   /// Drops the sets that are for other facts, after the host's facts changed.
   void drop_foreign();
   /// Drops the sets of which a file is selected.
@@ -65,8 +77,11 @@ class ClusterSets {
   /// How the kernel is told: by forget_name where the thread may wait for the kernel.
   using Tell = void (Notifier::*)(NodeId, std::string);
   void drop(const NodePtr& directory, Tell tell);
-  [[nodiscard]] bool is_whole(const std::vector<catalog::KnownEntry>& set) const;
+  /// Nothing when the bytes do not tell.
+  [[nodiscard]] std::optional<bool> is_whole(const std::vector<catalog::KnownEntry>& set) const;
+  void hide_name(const NodePtr& directory, const std::string& name);
   [[nodiscard]] bool fits(const Node& directory, const Set& set) const;
+  [[nodiscard]] bool has_left_files(const Node& directory, const Set& set) const;
   void note(const Node& directory, const KeyState& state);
   void pin(const Node& directory, const catalog::KnownEntry& known);
   void unpin(const Node& directory, const catalog::KnownEntry& known);

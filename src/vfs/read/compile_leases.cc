@@ -25,6 +25,10 @@ constexpr Milliseconds kStep{1'000};
 constexpr Milliseconds kOnItsWay{20'000};
 /// A lease of another mount for which nobody waits here is remembered for as long.
 constexpr Milliseconds kRemembered{2'000};
+/// Whoever compiles and does nothing for so long waits for another process, perhaps for one that waits for it.
+constexpr Milliseconds kIdle{5'000};
+/// A lease of this name beside that of the graph tells other mounts so.
+constexpr std::string_view kIdleMark = "/idle";
 constexpr size_t kMostLeases = 4096;
 constexpr size_t kMostQuestions = 1024;
 /// Of a mount, and of one user: each has a slot of those for requests that wait (takeover::RequestSlots::kDetached).
@@ -63,7 +67,9 @@ CompileLeases::CompileLeases(const Services& services, RootTree& tree, RootScope
       waits_(services.counters.get("leases.waits")),
       served_(services.counters.get("leases.served")),
       too_long_(services.counters.get("leases.too_long")),
-      wait_times_(services.counters.histogram("lease.wait")) {}
+      idle_(services.counters.get("leases.idle")),
+      wait_times_(services.counters.histogram("lease.wait")),
+      work_(kIdle) {}
 
 CompileLeases::~CompileLeases() { stop(); }
 
@@ -104,6 +110,8 @@ std::optional<CompileLeases::Asked> CompileLeases::asked(const std::string& path
   if (!is_on() || !name.path.starts_with(kGraphs) || !tree_.lists_cluster(name)) return std::nullopt;
   const auto key = layout::key_asked_by(name.path);
   if (!key || key->family != layout::Family::kFxGraph || key->key != name.path) return std::nullopt;
+  // What a user who only reads here compiles reaches nobody who would wait for it.
+  if (!scopes_.why_not_shared(path, Makers{{caller.uid}, {}, false}).empty()) return std::nullopt;
   const auto scope = scopes_.scope_of(path, layout::Family::kFxGraph, {});
   const SetOwner process = set_owner_of(caller.pid);
   if (scope.id.empty() || !process.is_known()) return std::nullopt;
@@ -145,7 +153,7 @@ void CompileLeases::wait(const Asked& asked, std::function<void()> done) {
     if (known == table.leases.end()) return Next::kTake;
     Lease& lease = known->second;
     const bool own = lease.is_ours && lease.process == asked.process;
-    const bool waits = !own && add_waiter(table, lease, {asked, done, std::chrono::steady_clock::now()});
+    const bool waits = !own && !lease.idle && add_waiter(table, lease, {asked, done, std::chrono::steady_clock::now()});
     return waits ? Next::kWait : Next::kAnswer;
   });
   call_all(answers);
@@ -283,6 +291,7 @@ void CompileLeases::ask(const std::vector<Question>& questions) {
 
 void CompileLeases::look_after() {
   for (const Asked& asked : waiting({})) serve(asked);
+  look_at_work();
   Answers answers;
   std::vector<remote::LeaseName> names;
   std::vector<remote::LeaseName> given_up;
@@ -297,7 +306,56 @@ void CompileLeases::look_after() {
   give_up(given_up);
   if (!names.empty()) {
     renewed(names, remote_.hold_leases(names, holder_, kLifetime, Deadline::after(kStep)));
+    tell_of_idle();
   }
+}
+
+void CompileLeases::look_at_work() {
+  const auto compiling = table_.with([](const Table& table) {
+    std::vector<SetOwner> all;
+    for (const auto& [key, lease] : table.leases) {
+      if (lease.is_ours && lease.process.is_known()) all.push_back(lease.process);
+    }
+    return all;
+  });
+  const auto idle = work_.waiting_of(compiling);
+  Answers answers;
+  table_.with([&](Table& table) {
+    for (auto& [key, lease] : table.leases) {
+      if (!lease.is_ours || lease.idle || !idle.contains(lease.process)) continue;
+      lease.idle = true;
+      answer_all(table, lease, End::kIdle, answers);
+    }
+  });
+  call_all(answers);
+}
+
+void CompileLeases::tell_of_idle() {
+  std::vector<remote::LeaseName> ours;
+  std::vector<remote::LeaseName> others;
+  table_.with([&](const Table& table) {
+    for (const auto& [key, lease] : table.leases) {
+      if (lease.is_ours && !lease.idle) continue;
+      if (!lease.is_ours && lease.waiters.empty()) continue;
+      (lease.is_ours ? ours : others).push_back({key.second, key.first + std::string(kIdleMark)});
+    }
+  });
+  // Should it fail, it is told a moment later.
+  if (!ours.empty()) (void)remote_.hold_leases(ours, holder_, kLifetime, Deadline::after(kStep));
+  if (others.empty()) return;
+  // To give up what one does not have is to ask who has it.
+  const auto marks = remote_.hold_leases(others, holder_, Milliseconds(0), Deadline::after(kStep));
+  Answers answers;
+  table_.with([&](Table& table) {
+    for (size_t i = 0; marks && i < others.size(); ++i) {
+      const std::string graph = others[i].name.substr(0, others[i].name.size() - kIdleMark.size());
+      const auto known = table.leases.find({graph, others[i].scope});
+      if (known == table.leases.end() || known->second.is_ours || (*marks)[i].holder != known->second.holder) continue;
+      known->second.idle = true;
+      answer_all(table, known->second, End::kIdle, answers);
+    }
+  });
+  call_all(answers);
 }
 
 /// Also answers those who have waited for too long, or who are gone.
@@ -341,9 +399,11 @@ void CompileLeases::renew(Table& table, const remote::LeaseName& name, const rem
     if (!lease.is_ours) answer_all(table, lease, End::kCompiles, answers);
     return;
   }
+  if (lease.holder == now.holder) return;
+  lease.holder = now.holder;
+  lease.idle = false;
   if (lease.is_ours == now.is_ours) return;
   lease.is_ours = now.is_ours;
-  lease.holder = now.holder;
   lease.made = false;
   lease.process = {};
   lease.since = std::chrono::steady_clock::now();
@@ -390,6 +450,14 @@ void CompileLeases::answer(const Waiter& waiter, End end, Answers& answers) {
                        {{"path", shown_path(waiter.asked.path)},
                         {"seconds", std::to_string(limit_.count() / 1000)},
                         {"remedy", "the process compiles by itself now; see --compile-once"}});
+  }
+  if (end == End::kIdle) {
+    idle_.add();
+    log::write_limited(log::Level::kWarning, "view.lease_idle",
+                       {{"path", shown_path(waiter.asked.path)},
+                        {"remedy",
+                         "both compile now; mount without --compile-once if ranks need each other while they "
+                         "compile"}});
   }
   answers.push_back([this, asked = waiter.asked, done = waiter.done, waited, end] {
     tell(asked, end == End::kServed ? UseKind::kCluster : UseKind::kNothing, waited);

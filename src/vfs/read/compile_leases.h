@@ -15,6 +15,7 @@
 #include "inductorfs/remote/leases.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/services.h"
+#include "vfs/read/work_watch.h"
 #include "vfs/tree/key_directory.h"
 #include "vfs/tree/root_tree.h"
 
@@ -25,7 +26,8 @@ namespace inductorfs::vfs {
 /// They wait where they open the directory, because a kernel that waits for a lookup keeps the directory above locked,
 /// in which the compiling process of this host is to make a name. A process ends to be waited for when it asks for
 /// another graph, has ended, or has taken the limit; then the next one compiles. So a process has one lease at most,
-/// and none while it waits: no circle of processes waits for each other. docs/decisions/0027.
+/// and none while it waits: no circle of processes waits for each other here. One that waits elsewhere, as in a
+/// collective, for which torch needs those who wait here, is waited for by nobody. docs/decisions/0027.
 ///
 /// It owns the `lease` thread, which asks the cluster; answers come from it, or at once. Never blocks its callers. Safe
 /// for concurrent use.
@@ -84,6 +86,7 @@ class CompileLeases {
     std::string holder;  ///< the mount whose it is
     SteadyTime since{};  ///< when it was taken, found to be another's, or made
     bool made = false;   ///< by a process of this host; it is on its way to the cluster
+    bool idle = false;   ///< whoever compiles waits itself: nobody waits for it
     std::vector<Waiter> waiters;
   };
   /// By canonical path and scope.
@@ -101,7 +104,7 @@ class CompileLeases {
     bool reaches_cluster = true;       ///< what was made last did, in time
     bool stopping = false;
   };
-  enum class End { kServed, kCompiles, kTooLong };
+  enum class End { kServed, kCompiles, kTooLong, kIdle };
   /// What is to be called once the table is not locked any more.
   using Answers = std::vector<std::function<void()>>;
 
@@ -114,6 +117,10 @@ class CompileLeases {
   void run(const std::stop_token& stop);
   void ask(const std::vector<Question>& questions);
   void look_after();
+  /// Lets those go who wait for a process that waits itself.
+  void look_at_work();
+  /// Tells other mounts of those of this one, and lets those go who wait for one of another mount.
+  void tell_of_idle();
   [[nodiscard]] bool stays(Table& table, const Key& key, Lease& lease, Answers& answers);
   void renewed(const std::vector<remote::LeaseName>& names, const Result<std::vector<remote::Lease>>& now);
   void renew(Table& table, const remote::LeaseName& name, const remote::Lease& now, Answers& answers);
@@ -142,8 +149,10 @@ class CompileLeases {
   Counter& waits_;     ///< processes that waited for another one
   Counter& served_;    ///< of these, those that got its artefact
   Counter& too_long_;  ///< of these, those that waited for the whole limit in vain
+  Counter& idle_;      ///< of these, those that were let go because the other one waited itself
   Histogram& wait_times_;
   Guarded<Table> table_;
+  WorkWatch work_;  ///< the thread's
   std::jthread thread_;
 };
 

@@ -9,6 +9,8 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/parcel_files.h"
+#include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -124,6 +126,29 @@ Result<Found> GroupViews::other_view(const Site& site, const NodePtr& node, cons
   INDUCTORFS_TRY_ASSIGN(const auto shown, text_of(node));
   INDUCTORFS_TRY_ASSIGN(const auto canonical, layout::canonical_group(shown, last_component(parent_path(site.path))));
   INDUCTORFS_TRY_ASSIGN(auto text, layout::render_group(canonical, site.seen));
+  return view_with(site, node, canonical, std::move(text), attributes);
+}
+
+LookupAnswer GroupViews::for_index(const Site& site, LookupAnswer answer) {
+  const NodePtr node = answer.found ? nodes_.find(answer.found->node) : nullptr;
+  if (!node || !node->is_regular()) return answer;
+  const bool is_clusters = tree_.moves().read([&](const Moves&) {
+    const auto mark = parcel_mark_of(tree_.disk(), LocalTree::view(site.path));
+    return mark ? mark->fetched : is_changed_parcel(tree_.disk(), LocalTree::view(site.path));
+  });
+  if (!is_clusters) return answer;  // as its writer made it
+  answer.found->keep = false;
+  const auto text = text_of(node);
+  auto shown = text && !site.seen.empty() ? shown_index(site.path, *text, site.seen) : text;
+  if (!shown || *shown == *text) return answer;
+  answer.found = view_with(site, node, *text, std::move(*shown), answer.found->attributes);
+  tree_.forget(node->id, 1);
+  return answer;
+}
+
+/// Finds or makes the node that has this text, with one reference of the kernel.
+Found GroupViews::view_with(const Site& site, const NodePtr& node, const std::string& canonical, std::string text,
+                            const Attributes& attributes) {
   const Key key{site.parent->id, site.name, site.seen};
   NodePtr view = views_.with([&](const auto& views) {
     const auto found = views.find(key);

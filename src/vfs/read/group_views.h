@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 
@@ -13,14 +12,18 @@
 
 namespace inductorfs::vfs {
 
-/// Shows each process the text of a Triton group file in which the paths are those that the process sees: a container
-/// has the mount at a path of its own (FileSystemOptions::where_seen), and Triton takes the whole group for a miss when
-/// one of its absolute paths does not exist there (triton/runtime/cache.py: get_group).
+/// Shows each process the text of a Triton group file, or of vLLM's index, in which the paths are those that the
+/// process sees: a container has the mount at a path of its own (FileSystemOptions::where_seen), and Triton takes the
+/// whole group for a miss when one of its absolute paths does not exist there (triton/runtime/cache.py: get_group).
 ///
 /// The kernel keeps names and pages for all processes alike. Therefore the first process that looks a group file up
 /// gets the file's node, rendered for its view, and the kernel keeps the name. A process with another view gets a node
 /// without a name, which has the text for that view. From then on the kernel may not keep the group files of this key
 /// directory, and it is made to forget those that it has (GroupNames).
+///
+/// vLLM's index names absolute paths too, and the engine ends when one is not there. Of one that came from the cluster
+/// the disk has the text for the mountpoint, and the kernel keeps no name of it: each lookup is answered for its
+/// process. What a process writes into its own text becomes the index (Data::begin_write).
 ///
 /// Triton makes the key directory before it reads a group (os.makedirs in FileCacheManager.__init__), which is a
 /// request whatever the kernel keeps. That is when meet() notices another view. Safe for concurrent use.
@@ -40,6 +43,8 @@ class GroupViews {
   void meet(const NodePtr& key_directory, const std::string& path, const Caller& caller);
   /// Changes the answer to the lookup of a group file into that for the caller, who sees the directory at `site.seen`.
   [[nodiscard]] LookupAnswer for_view(const Site& site, LookupAnswer answer);
+  /// The same for an index.
+  [[nodiscard]] LookupAnswer for_index(const Site& site, LookupAnswer answer);
   /// Notes that the kernel may keep this group file, which an earlier worker has shown.
   void kept_before(const Node& group_file);
 
@@ -52,6 +57,8 @@ class GroupViews {
   [[nodiscard]] bool may_keep(const Site& site);
   void forget_groups(const NodePtr& key_directory, bool waits);
   [[nodiscard]] Result<Found> other_view(const Site& site, const NodePtr& node, const Attributes& attributes);
+  [[nodiscard]] Found view_with(const Site& site, const NodePtr& node, const std::string& canonical, std::string text,
+                                const Attributes& attributes);
   [[nodiscard]] NodePtr new_view(const Site& site, const NodePtr& node, const std::string& canonical, std::string text,
                                  const Attributes& attributes);
 

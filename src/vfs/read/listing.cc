@@ -13,14 +13,6 @@ namespace {
 
 constexpr uint64_t kFirstCookie = 3;  // 1 and 2 are "." and ".."
 
-const std::string kDevices = "triton/" + std::string(layout::kAnyDevice);
-
-bool is_local(const Node& node) {
-  return node.content.with([](const Content& content) { return content.backing == Backing::kLocal; });
-}
-
-uint64_t number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
-
 /// FNV-1a, without the sign bit and the cookies of "." and "..": the same in every worker.
 uint64_t cookie_of(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -28,7 +20,7 @@ uint64_t cookie_of(std::string_view name) {
   return std::max(hash >> 1, kFirstCookie);
 }
 
-std::string made_for(const std::vector<std::string>& branches) {
+std::string names_of(const std::vector<std::string>& branches) {
   std::string text;
   for (const auto& branch : branches) text += branch + "\n";
   return text;
@@ -45,10 +37,21 @@ void renew(Listing& listing, const std::map<std::string, Listing::Item>& items) 
 
 }  // namespace
 
+std::map<uint64_t, Listing::Item>::const_iterator Listing::find(std::string_view name) const {
+  uint64_t cookie = cookie_of(name);
+  auto at = by_cookie.find(cookie);
+  while (at != by_cookie.end() && at->second.name != name) at = by_cookie.find(++cookie);
+  return at;
+}
+
 /// The branches whose names a program sees in this directory, too.
 std::vector<std::string> Listings::branches_shown(const std::string& path, const Caller& caller) {
   if (!branches_.are_on() || !environment_in(path).empty()) return {};
   return branches_.seen_by(path, caller);
+}
+
+std::string Listings::made_for(const std::string& path, const Caller& caller) {
+  return names_of(branches_shown(path, caller));
 }
 
 Result<void> Listings::renew_listing(const NodePtr& node, const std::string& path,
@@ -58,57 +61,42 @@ Result<void> Listings::renew_listing(const NodePtr& node, const std::string& pat
   for (const auto& branch : branches) {
     const auto directory = lookup_.pin_path(branch);
     if (!directory) continue;  // it goes just now
-    const auto added = add_names(items, *directory, branch);
+    // The path may be another user's by now.
+    const bool belongs = tree_.moves().read(
+        [&](const Moves&) { return nodes_.path_of(*node) == path && nodes_.path_of(**directory) == branch; });
+    const auto added = belongs ? add_names(items, *directory, branch) : Result<void>{};
     tree_.unpin(*directory);
     INDUCTORFS_TRY(added);
   }
   node->listing.with([&](Listing& listing) {
     renew(listing, items);
-    listing.made_for = made_for(branches);
+    listing.made_for = names_of(branches);
   });
   return {};
 }
 
 Result<void> Listings::add_names(Items& items, const NodePtr& node, const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(const auto local, tree_.list_in_view(path));
+  INDUCTORFS_TRY_ASSIGN(const auto local, tree_.list_in_view(*node));
   for (const auto& item : local) {
     if (!is_branch_name(item.name))
       items.try_emplace(item.name, Listing::Item{item.name, item.inode_number, item.type});
   }
-  const auto directory = layout::name_of(path);
-  bool has_set = false;
-  const auto add_shared = [&](const std::string& name, mode_t type) {
-    items.try_emplace(name, Listing::Item{name, number_of(join(path, name)), type});
-  };
-  if (node->key) {
+  std::vector<std::string> entries;
+  for (auto& item : shown_.in(node, path)) {
+    if (!item.entry.empty() && item.type == S_IFREG) entries.push_back(std::move(item.entry));
+    items.try_emplace(item.name, Listing::Item{item.name, inode_number_of(join(path, item.name)), item.type});
+  }
+  const auto is_of_set = [](const std::string& entry) { return is_kernel_file(entry); };
+  if (node->key && std::ranges::none_of(entries, is_of_set)) {
     node->key->state.with([&](const KeyState& state) {
-      has_set = state.committed != KeyState::Committed::kNone;
-      for (const auto& [name, known] : state.cluster) add_shared(name, S_IFREG);
+      const auto* set = state.shown_to_all();
+      for (const auto& name : set == nullptr ? std::set<std::string>() : set->names()) {
+        if (layout::is_group_file(name)) continue;
+        items.try_emplace(name, Listing::Item{name, inode_number_of(join(path, name)), S_IFREG});
+      }
     });
-  } else if (directory.path.starts_with("triton")) {
-    // The cluster may have lost what a key directory still shows.
-    for (const auto& [name, child] : nodes_.children(node)) {
-      if (child->is_directory() && sets_.shown_at(child)) add_shared(name, S_IFDIR);
-    }
   }
-  // What a root below the mountpoint shows of the cluster is listed once somebody has looked it up.
-  const bool lists_all = tree_.lists_cluster(directory) && (path.empty() || layout::is_in_a_root(path));
-  if (!lists_all) {
-    for (const auto& [name, child] : nodes_.children(node)) {
-      if (!is_local(*child)) add_shared(name, child->type);
-    }
-  }
-  std::vector<std::string> shown;
-  for (const auto& child : lists_all ? catalog_.list(directory) : std::vector<catalog::Child>{}) {
-    const std::string entry_path = join(directory.path, child.name);
-    if (has_set && is_kernel_file(entry_path)) continue;
-    // Device directories have no name in the cluster: the first one stands for all that were not used here yet.
-    const std::string name = entry_path == kDevices ? "0" : child.name;
-    if (!child.directory) shown.push_back(entry_path);
-    const bool is_directory = child.directory || form_of(entry_path) == layout::Form::kDirectory;
-    add_shared(name, static_cast<mode_t>(is_directory ? S_IFDIR : S_IFREG));
-  }
-  if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(shown));
+  if (layout::is_candidate_directory(path)) nodes_.set_shown(node, std::move(entries));
   return {};
 }
 
@@ -121,7 +109,7 @@ Result<void> Listings::read_directory(NodeId id, uint64_t cookie, const Caller& 
   if (const auto name = layout::name_of(*path); tree_.lists_cluster(name)) (void)scopes_.use(name.root);
   const auto branches = branches_shown(*path, caller);
   const bool known = node->listing.with(
-      [&](const Listing& listing) { return listing.known && listing.made_for == made_for(branches); });
+      [&](const Listing& listing) { return listing.known && listing.made_for == names_of(branches); });
   if (cookie == 0 || !known) INDUCTORFS_TRY(renew_listing(node, *path, branches));
   // The kernel shows what it keeps of a listing to every process.
   if (branches_.are_on() && !branches_.directories_for(*path).empty()) notifier_.wish_content_forgotten(id);

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "vfs/read/branches.h"
-#include "vfs/read/cluster_sets.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
+#include "vfs/read/shown_names.h"
 #include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
@@ -19,19 +18,16 @@ namespace inductorfs::vfs {
 /// concurrent use.
 class Listings {
  public:
-  Listings(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Lookup& lookup,
-           Branches& branches, Notifier& notifier)
-      : catalog_(services.catalog),
-        tree_(tree),
-        scopes_(scopes),
-        sets_(sets),
-        lookup_(lookup),
-        branches_(branches),
-        notifier_(notifier) {}
+  Listings(RootTree& tree, RootScopes& scopes, const ShownNames& shown, Lookup& lookup, Branches& branches,
+           Notifier& notifier)
+      : tree_(tree), scopes_(scopes), shown_(shown), lookup_(lookup), branches_(branches), notifier_(notifier) {}
 
   /// FileSystem::read_directory.
   [[nodiscard]] Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
                                             const std::function<bool(const DirectoryItem&)>& take);
+
+  /// Returns for which programs a listing of this directory is that this one reads (Listing::made_for).
+  [[nodiscard]] std::string made_for(const std::string& path, const Caller& caller);
 
  private:
   using Items = std::map<std::string, Listing::Item>;
@@ -40,10 +36,9 @@ class Listings {
                                            const std::vector<std::string>& branches);
   [[nodiscard]] Result<void> add_names(Items& items, const NodePtr& node, const std::string& path);
 
-  catalog::Catalog& catalog_;
   RootTree& tree_;
   RootScopes& scopes_;
-  ClusterSets& sets_;
+  const ShownNames& shown_;
   Lookup& lookup_;
   Branches& branches_;
   Notifier& notifier_;

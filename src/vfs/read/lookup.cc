@@ -15,16 +15,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-/// Of a file that was not known: whether its bytes may be the store's, too. One without a seal may be, when who took it
-/// into the store was killed then, or does it just now: `status` may be older than that. So a writer asks the disk.
-SealState seal_state_of(const LocalTree& tree, const std::string& path, const struct stat& status) {
-  if (!tree.keeps_seals() || (status.st_nlink <= 1 && !layout::rule_of(layout::classify(path).family).shared)) {
-    return SealState::kOpen;
-  }
-  const auto file = tree.open_file(LocalTree::view(path), false);
-  return file && tree.seal_of(file->get()) ? SealState::kSealed : SealState::kAskDisk;
-}
-
 /// A rename has moved the file on the disk, and its node not yet: another node for it would take its place.
 bool is_being_renamed(const NodeTable& nodes, const LocalTree& tree, const std::string& path) {
   const auto status = tree.stat(LocalTree::view(path));
@@ -48,7 +38,8 @@ void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(
 
 Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
                Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels, CompileLeases& leases)
-    : catalog_(services.catalog),
+    : host_(services.host),
+      catalog_(services.catalog),
       store_(services.store),
       counters_(services.counters),
       tree_(tree),
@@ -73,15 +64,15 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
       const auto asked = leases_.is_on() ? leases_.asked(path, layout::name_of(path), caller) : std::nullopt;
       const bool awaited = asked && !leases_.has_artefact(*asked);
       const bool keep = !awaited && kernel_may_keep(path);
+      done = in_view({directory, std::string(name), path, {}, {}}, caller, std::move(done));
       return telling(path, caller, std::move(done))({moves_.read([&](const Moves&) { return found(known, keep); }),
                                                      false, awaited ? UseKind::kAwaited : use_of(*known)});
     }
   }
-  auto where = tree_.site(parent, name);
+  auto where = tree_.site_now(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
-  done = telling(where->path, caller, std::move(done));
-  const bool is_index = form_of(where->path) == layout::Form::kIndex;
-  if (is_index || (directory->key && layout::is_group_file(where->name))) {
+  done = telling(where->path, caller, in_view(*where, caller, std::move(done)));
+  if (directory->key && layout::is_group_file(where->name)) {
     where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
     where->as_it_is = where->seen.empty();
     if (where->as_it_is) where->seen = tree_.path_in_mount(parent_path(where->path));
@@ -90,6 +81,15 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   if (scopes_.use(where->entry.root)) prefetch_.want_newest();
   if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
   resolve(*where, leasing(*where, caller, std::move(done)));
+}
+
+/// Of an index.
+LookupDone Lookup::in_view(Site site, const Caller& caller, LookupDone done) {
+  if (form_of(site.path) != layout::Form::kIndex) return done;
+  site.seen = tree_.seen_by(caller.pid, parent_path(site.path));
+  return [this, site = std::move(site), done = std::move(done)](LookupAnswer answer) {
+    done(views_.for_index(site, std::move(answer)));
+  };
 }
 
 /// Where nobody has compiled this graph yet: has the caller do it, or wait for another process that does.
@@ -117,10 +117,27 @@ LookupDone Lookup::leasing(const Site& site, const Caller& caller, LookupDone do
 }
 
 /// On this host, as a program would.
-Result<Found> Lookup::make_directory(const Site& site) {
-  if (auto made = tree_.make_view_directories(site.path); !made) return fail(std::move(made).error());
-  auto local = resolve_locally(site, false);
+Result<Found> Lookup::make_directory(const Site& site, bool keep) {
+  const auto make = [&](const Moves& moves) {
+    return tree_.is_at(moves, site) ? tree_.make_view_directories(site.path) : fail(ErrorCode::kNotFound);
+  };
+  if (auto made = moves_.read(make); !made) return fail(std::move(made).error());
+  auto local = resolve_locally(site, keep);
   return local ? std::move(*local) : Result<Found>(fail(ErrorCode::kNotFound));
+}
+
+/// A directory of the cluster. A root below the mountpoint lists those that somebody has looked up: the local disk
+/// remembers which, because the kernel forgets them. In the root itself where environments have branches a directory
+/// would be everybody's.
+Result<Found> Lookup::show_directory(const Site& site) {
+  // A listing that the kernel keeps may lack it.
+  if (!site.entry.root.empty()) sets_.lists_more(*site.parent);
+  const bool is_listed_later = !site.entry.root.empty() && parent_path(site.path) == site.entry.root &&
+                               host_.learns() == !environment_in(site.path).empty();
+  if (is_listed_later) {
+    if (auto made = make_directory(site, true)) return made;
+  }
+  return add_if_still(site, [&] { return add_virtual(site, 1); });
 }
 
 void Lookup::open_directory(NodeId directory, const Caller& caller, std::function<void()> done) {
@@ -167,8 +184,12 @@ void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, cons
     if (auto own = own_pending_file(site, caller)) return done({*own, false});
   }
   if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) return done({found(known, false), false});
-  auto local = resolve_locally(site, true);
-  return local ? done({std::move(*local), false}) : answer_absent(done, false, UseKind::kPrivate);
+  // As in lookup_in_key_directory(): another file may take the name, and the kernel is not told.
+  if (auto local = resolve_locally(site, !site.parent->key)) return done({std::move(*local), false});
+  if (site.parent->key) {
+    if (auto put = pending_file_for_all(site)) return done({*put, false});
+  }
+  answer_absent(done, false, UseKind::kPrivate);
 }
 
 void Lookup::resolve(const Site& site, LookupDone done) {
@@ -180,14 +201,30 @@ void Lookup::resolve(const Site& site, LookupDone done) {
   if (const auto known = catalog_.find(site.entry)) return resolve_entry(site, *known, true, std::move(done));
   if (tree_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
     prefetch_.directory(site.entry);
-    return done({add_virtual(site, 1), false, UseKind::kCluster});
+    return done({show_directory(site), false, UseKind::kCluster});
   }
+  if (auto listed = show_listed(site, *site.parent, "")) return done({std::move(*listed), false});
   answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
 }
 
-std::optional<Result<Found>> Lookup::resolve_locally(const Site& site, bool keep) {
-  return moves_.read([&](const Moves&) -> std::optional<Result<Found>> {
+/// A directory that the last listing had may be empty by now, because the sets in it went with names elsewhere. Whoever
+/// has listed it goes on with it (shutil.rmtree).
+std::optional<Result<Found>> Lookup::show_listed(const Site& site, Node& lister, std::string_view made_for) {
+  const bool is_listed = lister.listing.with([&](const Listing& listing) {
+    const auto at = listing.find(site.name);
+    return listing.made_for == made_for && at != listing.by_cookie.end() && at->second.type == S_IFDIR;
+  });
+  if (!is_listed) return std::nullopt;
+  auto result = add_if_still(site, [&] { return add_virtual(site, 1); });
+  if (result) result->keep = false;
+  return result;
+}
+
+std::optional<Result<Found>> Lookup::resolve_locally(const Site& asked, bool keep) {
+  return moves_.read([&](const Moves& moves) -> std::optional<Result<Found>> {
+    INDUCTORFS_TRY_ASSIGN(const Site site, tree_.site(moves, asked.parent->id, asked.name));
     INDUCTORFS_TRY_ASSIGN(auto status, disk_.stat(LocalTree::view(site.path)));
+    if (!status && site.path != asked.path) return fail(ErrorCode::kNotFound);  // what follows is about where it was
     if (!status) return std::nullopt;
     auto result = add_local(site, *status, 1);
     if (result) result->keep = keep && kernel_may_keep(site.path);
@@ -207,10 +244,10 @@ void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, b
     const UseKind use = result ? UseKind::kCluster : UseKind::kLate;
     return done({std::move(result), false, use, known.entry.digest});
   }
-  prefetch_.beside(site.entry, known.entry);
   fetcher_.fetch({known.entry}, [this, site, known, done = std::move(done)](const std::vector<FetchOutcome>& got) {
     fetched(site, known, got.front(), done);
   });
+  prefetch_.beside(site.entry);
 }
 
 void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOutcome outcome, const LookupDone& done) {
@@ -220,6 +257,7 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
     case FetchOutcome::kLost:
       counters_.get("lookup.lost").add();
       catalog_.report_lost(known);
+      for (const auto& other : sets_.set_at(*site.parent)) catalog_.report_lost(other);
       if (site.parent->key) sets_.drop(site.parent);
       return answer_absent(done, false, UseKind::kLost);
     case FetchOutcome::kNotNow:
@@ -239,7 +277,7 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
 void Lookup::resolve_parcel(const Site& site, LookupDone done) {
   const auto known = catalog_.find(site.entry);
   const bool outdated = parcels_.is_outdated(site.path, known ? &*known : nullptr);
-  if (!outdated || !parcels_.hide(site.path)) {
+  if (!outdated || !parcels_.hide(site)) {
     const Parcels::Shown shown(parcels_, site.path);
     if (shown) {
       if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
@@ -264,7 +302,14 @@ Result<Found> Lookup::show_parcel(const Site& site, const catalog::KnownEntry& k
 }
 
 Result<Found> Lookup::add_entry(const Site& site, const catalog::KnownEntry& known) {
-  return form_of(site.path) == layout::Form::kFile ? add_shared(site, known.entry, 1) : show_parcel(site, known);
+  if (form_of(site.path) != layout::Form::kFile) return show_parcel(site, known);
+  return add_if_still(site, [&] { return add_shared(site, known.entry, 1); });
+}
+
+/// What the cluster has is shown under the name that it was found for.
+Result<Found> Lookup::add_if_still(const Site& site, const std::function<Result<Found>()>& add) {
+  return moves_.read(
+      [&](const Moves& moves) { return tree_.is_at(moves, site) ? add() : Result<Found>(fail(ErrorCode::kNotFound)); });
 }
 
 Result<Found> Lookup::found(const NodePtr& node, bool keep) {
@@ -286,13 +331,11 @@ Result<Found> Lookup::add_local(const Site& site, const struct stat& status, uin
     return found(linked, true);
   }
   NodePtr node = tree_.new_node(status.st_mode & S_IFMT, status.st_ino, site);
-  const SealState sealed = node->is_regular() ? seal_state_of(disk_, site.path, status) : SealState::kOpen;
   node->content.with([&](Content& content) {
     content.backing = Backing::kLocal;
-    content.sealed = sealed;
     content.attributes = attributes_of(status);
-    if (sealed == SealState::kSealed) content.attributes.links = 1;
-    content.attributes_valid = true;
+    // The further links may be the store's.
+    content.attributes_valid = !node->is_regular() || status.st_nlink == 1;
   });
   const auto local = node->is_regular() ? std::optional(file) : std::nullopt;
   const NodePtr winner = nodes_.add(site.parent, site.name, node, references, local);
@@ -335,7 +378,7 @@ Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, ui
   // The blob too: it was found before the pin that keeps it, and may have been evicted in between.
   const bool gone = !now || now->entry.digest != entry.digest || !store_.find(entry.digest);
   if (winner == node && gone) {
-    (void)nodes_.detach(site.parent, site.name);
+    (void)nodes_.detach(site.parent, site.name, node);
     tree_.let_go(nodes_.forget(node->id, references));
     return fail(ErrorCode::kNotFound);
   }
@@ -359,7 +402,7 @@ Result<NodePtr> Lookup::pin_path(std::string_view path) {
   node->pins.fetch_add(1);
   while (!path.empty()) {
     const size_t slash = path.find('/');
-    auto next_site = tree_.site(node->id, path.substr(0, slash));
+    auto next_site = tree_.site_now(node->id, path.substr(0, slash));
     Result<Found> next = fail(ErrorCode::kNotFound);
     if (next_site) {
       if (const NodePtr known = nodes_.look_up_child(node, next_site->name)) {

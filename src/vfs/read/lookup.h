@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@ class Lookup {
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
+  /// Shows an empty directory where the last listing of `lister`, the directory in which a program sees the name, had
+  /// one that has nothing any more; nothing where it had none, or was made for others (Listing::made_for).
+  [[nodiscard]] std::optional<Result<Found>> show_listed(const Site& site, Node& lister, std::string_view made_for);
   /// FileSystem::open_directory.
   void open_directory(NodeId directory, const Caller& caller, std::function<void()> done);
 
@@ -48,26 +52,32 @@ class Lookup {
                                                                           const std::string& directory);
 
  private:
+  [[nodiscard]] LookupDone in_view(Site site, const Caller& caller, LookupDone done);
   [[nodiscard]] LookupDone leasing(const Site& site, const Caller& caller, LookupDone done);
-  [[nodiscard]] Result<Found> make_directory(const Site& site);
+  [[nodiscard]] Result<Found> make_directory(const Site& site, bool keep = false);
+  [[nodiscard]] Result<Found> show_directory(const Site& site);
   [[nodiscard]] LookupDone telling(const std::string& path, const Caller& caller, LookupDone done) const;
   [[nodiscard]] static UseKind use_of(Node& node);
   [[nodiscard]] UseKind why_absent(const Site& site) const;
   void lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done);
   void resolve(const Site& site, LookupDone done);
-  [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& site, bool keep);
+  [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& asked, bool keep);
   void resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);
   void fetched(const Site& site, const catalog::KnownEntry& known, FetchOutcome outcome, const LookupDone& done);
   void resolve_parcel(const Site& site, LookupDone done);
   [[nodiscard]] Result<Found> show_parcel(const Site& site, const catalog::KnownEntry& known);
   [[nodiscard]] Result<Found> add_entry(const Site& site, const catalog::KnownEntry& known);
+  [[nodiscard]] Result<Found> add_if_still(const Site& site, const std::function<Result<Found>()>& add);
   [[nodiscard]] Result<Found> add_shared(const Site& site, const codec::Entry& entry, uint64_t references);
   [[nodiscard]] Result<Found> add_virtual(const Site& site, uint64_t references);
   // In a Triton key directory (set_lookup.cc)
   void lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done);
   void show_cluster_set(const Site& site, const std::vector<catalog::KnownEntry>& set, LookupDone done);
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
+  [[nodiscard]] std::optional<Found> pending_file_for_all(const Site& site);
+  [[nodiscard]] std::optional<Found> pending_file(const Site& site, const std::string& place);
 
+  const Host& host_;
   catalog::Catalog& catalog_;
   store::BlobStore& store_;
   Counters& counters_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/read/notifier.h"
 
+#include <limits>
 #include <optional>
 
 #include "inductorfs/base/activity.h"
@@ -31,9 +32,13 @@ void Notifier::stop() {
   }
 }
 
-void Notifier::forget_name(NodeId parent, std::string name) { forget_all({{parent, std::move(name)}}); }
+void Notifier::forget_name(NodeId parent, std::string name) { forget_at_once({{parent, std::move(name)}}); }
 
-void Notifier::forget_content(NodeId node) { forget_all({{node, {}}}); }
+void Notifier::forget_content(NodeId node) { forget_at_once({{node, {}}}); }
+
+void Notifier::forget_at_once(const std::vector<Notice>& notices) {
+  (void)try_add(notices, std::numeric_limits<size_t>::max());
+}
 
 void Notifier::wish_forgotten(NodeId parent, std::string name) {
   const Notice notice{parent, std::move(name)};
@@ -45,11 +50,11 @@ void Notifier::wish_content_forgotten(NodeId node) {
   (void)try_add({&notice, 1});  // a listing that stays shows a name that is not there, which is looked up in vain
 }
 
-size_t Notifier::try_add(std::span<const Notice> notices) {
+size_t Notifier::try_add(std::span<const Notice> notices, size_t most) {
   return state_.notify_with([&](State& state) {
     if (state.stopped) return notices.size();
     size_t added = 0;
-    for (; added < notices.size() && state.queue.size() < kLimit; ++added) {
+    for (; added < notices.size() && state.queue.size() < most; ++added) {
       if (state.queued.insert(notices[added]).second) state.queue.push_back(notices[added]);
     }
     return added;

@@ -16,8 +16,8 @@ namespace inductorfs::vfs {
 
 /// Tells the kernel what has changed behind its back, from a thread of its own: for that the kernel takes the
 /// directory's lock, which may be held by an operation that waits for this mount (libfuse doc/README.notifications).
-/// Adding never blocks on the kernel; when kLimit notices wait, an adder waits for room (the catalog's threads only).
-/// Safe for concurrent use.
+/// Adding never blocks on the kernel; only forget_all() waits for room while kLimit notices wait. Safe for concurrent
+/// use.
 class Notifier {
  public:
   static constexpr size_t kLimit = 200'000;
@@ -30,8 +30,12 @@ class Notifier {
   void start(KernelCache& kernel);
   void stop();
   void forget_name(NodeId parent, std::string name);
-  /// Tells all of these, in this order. A thread that adds many one by one wakes the other for each.
+  /// Tells all of these, in this order. A thread that adds many one by one wakes the other for each. For the catalog's
+  /// threads: a thread that serves the kernel must not wait here.
   void forget_all(const std::vector<Notice>& notices);
+  /// The same without the wait, beyond the limit too. What the kernel does not know needs no notice, so that there are
+  /// never more than the names that it may know.
+  void forget_at_once(const std::vector<Notice>& notices);
   /// Asks for a name to be forgotten, and never waits: the notice is dropped when the queue is full. For wishes (an
   /// eviction would like the kernel to let go of the name), which also come from threads that serve the kernel.
   void wish_forgotten(NodeId parent, std::string name);
@@ -45,8 +49,8 @@ class Notifier {
     std::set<Notice> queued;
     bool stopped = true;
   };
-  /// Adds them as far as there is room; returns how many.
-  [[nodiscard]] size_t try_add(std::span<const Notice> notices);
+  /// Adds them while fewer than `most` wait; returns how many.
+  [[nodiscard]] size_t try_add(std::span<const Notice> notices, size_t most = kLimit);
   void run(const std::stop_token& stop, KernelCache& kernel);
 
   Guarded<State> state_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/read/parcels.h"
 
-#include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/entry_mode.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/user_lines.h"
@@ -55,14 +55,14 @@ Result<void> copy_body(const store::BlobFile& from, uint64_t at, int to, const c
   return {};
 }
 
-/// The paths in it are those that the asking process sees: vLLM up to 0.30 opens them.
+/// With the paths below the mountpoint: every process reads this file (GroupViews::for_index()).
 Result<void> write_index(const store::BlobFile& from, uint64_t at, int to, const codec::ParcelItem& item,
-                         const Site& site) {
+                         const std::string& path, const std::string& directory) {
   if (item.size > kIndexLimit) return fail(ErrorCode::kCorrupt, "an index over the limit");
   std::string canonical(item.size, '\0');
   INDUCTORFS_TRY_ASSIGN(const auto got, from.read(canonical.data(), canonical.size(), at));
   canonical.resize(got);
-  INDUCTORFS_TRY_ASSIGN(const auto text, shown_index(site.path, canonical, site.seen));
+  INDUCTORFS_TRY_ASSIGN(const auto text, shown_index(path, canonical, directory));
   return pwrite_full(to, text, 0);
 }
 
@@ -137,13 +137,14 @@ Result<void> Parcels::lay_out(const Site& site, const catalog::KnownEntry& known
   }
   INDUCTORFS_TRY_ASSIGN(const auto place, std::move(unpacked));
   fail_point("parcel.unpacked");
-  auto placed = tree_.moves().read([&](const Moves&) -> Result<void> {
-    INDUCTORFS_TRY(tree_.make_local_directory(site.parent, parent_path(site.path)));
+  auto placed = tree_.moves().read([&](const Moves& moves) -> Result<void> {
+    if (!tree_.is_at(moves, site)) return fail(ErrorCode::kNotFound);
+    INDUCTORFS_TRY(tree_.make_local_directory(moves, site.parent));
     return form_of(site.path) == layout::Form::kDirectory ? place_directory(site, place)
                                                           : place_index(site, place, head);
   });
   fail_point("parcel.placed");
-  remove_parcel(tree_.options().directory, place);  // what is left of it; the next start removes it too
+  remove_parcel(disk_, place);  // what is left of it; the next start removes it too
   if (!placed) return placed;
   tree_.pins().with([&](Pins& pins) { pins.sealed_paths.try_emplace(known.entry.digest, site.path); });
   changed_names_in(site.parent);
@@ -156,21 +157,22 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   const RootAccess root{tree_.options().owner_uid, tree_.options().owner_gid, kDirectoryMode};
   const RootAccess access = tree_.access_of_root(site.entry).value_or(root);
   const std::string place = aside("parcel");
-  remove_parcel(tree_.options().directory, place);  // of a worker that was killed
-  if (::mkdirat(disk_.fd(), place.c_str(), 0700) != 0) return fail_errno("mkdir", place);
+  remove_parcel(disk_, place);  // of a worker that was killed
+  INDUCTORFS_TRY(disk_.make_directory(place, 0700));
   const bool directory = form_of(site.path) == layout::Form::kDirectory;
+  const std::string above = tree_.path_in_mount(parent_path(site.path));
   uint64_t at = head.size;
   const auto write = [&](const codec::ParcelItem& item) -> Result<void> {
     const std::string path = join(place, item.path);
     if (item.directory) {
-      if (::mkdirat(disk_.fd(), path.c_str(), 0700) != 0) return fail_errno("mkdir", path);
+      INDUCTORFS_TRY(disk_.make_directory(path, 0700));
       INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
-      return dress(made, item.path, kDirectoryMode, known.entry.mtime_ns, access);
+      return dress(made, item.path, kDirectoryMode, mtime_of(known.entry), access);
     }
-    INDUCTORFS_TRY_ASSIGN(const auto file, open_at(disk_.fd(), path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    INDUCTORFS_TRY_ASSIGN(const auto file, disk_.create_file(path, 0600));
     const uint64_t begin = std::exchange(at, at + item.size);
     if (!directory && item.path == site.name) {
-      INDUCTORFS_TRY(write_index(blob, begin, file.get(), item, site));
+      INDUCTORFS_TRY(write_index(blob, begin, file.get(), item, site.path, above));
     } else {
       INDUCTORFS_TRY(copy_body(blob, begin, file.get(), item));
     }
@@ -178,20 +180,21 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
       disk_.set_mark(path, LocalTree::kScopeName, known.scope);
       mark_member(disk_, path);
     }
-    return dress(file, item.path, mode_of(item), known.entry.mtime_ns, access);
+    return dress(file, item.path, mode_of(item), mtime_of(known.entry), access);
   };
   const auto undo = [&](const Error& error) {
-    remove_parcel(tree_.options().directory, place);
+    remove_parcel(disk_, place);
     return fail(Error(error));
   };
   for (const auto& item : head.items) {
     if (auto done = write(item); !done) return undo(done.error());
   }
   const std::string marked = directory ? place : join(place, site.name);
-  INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
-  if (auto done = dress(opened, site.name, kDirectoryMode, known.entry.mtime_ns, access); !done) {
-    return undo(done.error());
-  }
+  const auto dress_place = [&]() -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
+    return dress(opened, site.name, kDirectoryMode, mtime_of(known.entry), access);
+  };
+  if (auto done = dress_place(); !done) return undo(done.error());
   disk_.set_mark(marked, LocalTree::kScopeName, known.scope);
   set_parcel_mark(disk_, marked, {known.entry.digest, true});
   return place;
@@ -258,23 +261,26 @@ bool Parcels::is_known(const std::vector<std::string>& names) {
 }
 
 bool Parcels::drop(const std::string& path) {
-  return leave(path, [&] { return names_of(path); });
+  return leave(path, [&](const Moves&) { return names_of(path); });
 }
 
-bool Parcels::hide(const std::string& path) {
-  return leave(path, [&] {
+bool Parcels::hide(const Site& site) {
+  const std::string& path = site.path;
+  return leave(path, [&](const Moves& moves) {
+    if (!tree_.is_at(moves, site)) return std::vector<std::string>{};
     return form_of(path) == layout::Form::kDirectory ? names_of(path) : std::vector<std::string>{path};
   });
 }
 
-bool Parcels::leave(const std::string& path, const std::function<std::vector<std::string>()>& names_to_go) {
+/// No names: nothing goes.
+bool Parcels::leave(const std::string& path, const NamesToGo& names_to_go) {
   const bool leaves =
       state_.with([&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
   if (!leaves) return false;
   // No other directory gets the name meanwhile.
-  const bool gone = tree_.moves().read([&](const Moves&) {
-    const auto names = names_to_go();
-    if (is_known(names)) return false;
+  const bool gone = tree_.moves().read([&](const Moves& moves) {
+    const auto names = names_to_go(moves);
+    if (names.empty() || is_known(names)) return false;
     if (parcel_mark_of(disk_, LocalTree::view(path))) take_away(path, names);
     return true;
   });
@@ -286,7 +292,7 @@ void Parcels::take_away(const std::string& path, const std::vector<std::string>&
   fail_point("parcel.dropping");
   if (form_of(path) == layout::Form::kDirectory) {
     const std::string place = aside("gone");
-    if (disk_.rename(LocalTree::view(path), place)) remove_parcel(tree_.options().directory, place);
+    if (disk_.rename(LocalTree::view(path), place)) remove_parcel(disk_, place);
   } else {
     for (const auto& name : names) (void)disk_.unlink(LocalTree::view(name));  // what stays is met again
   }

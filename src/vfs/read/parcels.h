@@ -62,7 +62,7 @@ class Parcels {
   bool drop(const std::string& path);
   /// Removes what the cluster does not have any more, as drop() does. Of an index the index alone: a program that has
   /// read it still opens the files that it names, which are in nobody's way then.
-  bool hide(const std::string& path);
+  bool hide(const Site& site);
 
  private:
   /// The last attempt to unpack what has this path failed.
@@ -87,7 +87,8 @@ class Parcels {
   [[nodiscard]] std::string aside(std::string_view what);
   [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
   [[nodiscard]] bool is_known(const std::vector<std::string>& names);
-  bool leave(const std::string& path, const std::function<std::vector<std::string>()>& names_to_go);
+  using NamesToGo = std::function<std::vector<std::string>(const Moves&)>;
+  bool leave(const std::string& path, const NamesToGo& names_to_go);
   void take_away(const std::string& path, const std::vector<std::string>& names);
 
   store::BlobStore& store_;

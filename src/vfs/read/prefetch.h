@@ -2,13 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/read/fetcher.h"
@@ -26,9 +21,9 @@ class Prefetch {
 
   /// Fetches the entries of a directory in which a name was looked up, and what belongs to one that is not here.
   void directory(const layout::Name& directory);
-  /// Fetches what belongs to an entry whose bytes are not here, and for which a program has asked by this name: what an
-  /// earlier start of the same job asked for (Starts), and where no such start is known the entry's companions.
-  void beside(const layout::Name& asked, const codec::Entry& entry);
+  /// A program has asked for this name, whose bytes are not here: fetches what an earlier start of the same job asked
+  /// for (Starts). The caller has the name's own bytes fetched first.
+  void beside(const layout::Name& asked);
   /// Has the next newest_wanted() fetch the newest entries of all: after the mount, and when a root has taken up an
   /// environment.
   void want_newest() { wants_newest_ = true; }
@@ -38,8 +33,6 @@ class Prefetch {
   void newest_wanted();
 
  private:
-  /// What the writer of this entry published within the same minutes, because one start of a job made it.
-  void companions(const codec::Entry& entry);
   void newest();
 
   const FileSystemOptions& options_;
@@ -48,8 +41,6 @@ class Prefetch {
   Starts& starts_;
   std::atomic<bool> wants_newest_{true};
   SteadyTime next_newest_{};  ///< the janitor's
-  /// Writer and time of the entries whose companions were fetched lately.
-  Guarded<std::vector<std::pair<std::string, int64_t>>> windows_;
 };
 
 }  // namespace inductorfs::vfs

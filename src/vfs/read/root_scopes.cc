@@ -26,7 +26,7 @@ bool is_same(const RootAccess& one, const RootAccess& other) {
 
 RootScopes::RootScopes(const Services& services, RootTree& tree)
     : host_(services.host), catalog_(services.catalog), tree_(tree) {
-  if (host_.parts_roots()) catalog_.show({}, host_.scope_ids());
+  if (host_.parts_roots()) (void)catalog_.show({}, host_.scope_ids());  // nobody knows a name yet
 }
 
 const RootEnvironment& RootScopes::environment_in_root(const Root& root) const {
@@ -34,7 +34,9 @@ const RootEnvironment& RootScopes::environment_in_root(const Root& root) const {
 }
 
 RootScopes::Root RootScopes::root_with(std::string_view path, const RootAccess& access, Milliseconds patience) const {
+  const uint64_t accounts = host_.accounts();
   Root root{access, host_.environment_of(access, environment_in(path), patience)};
+  root.accounts = accounts;
   root.is_settled = environment_in_root(root).shared_with().known;
   root.looked = std::chrono::steady_clock::now();
   return root;
@@ -50,16 +52,19 @@ RootScopes::Root RootScopes::find(std::string_view root) const {
     const auto found = roots.find(root);
     return found == roots.end() ? std::nullopt : std::optional(found->second);
   });
-  if (known && known->is_settled && is_same(known->access, *access)) return *known;
+  const bool is_same_user = known && is_same(known->access, *access) && known->accounts == host_.accounts();
+  if (is_same_user && known->is_settled) return *known;
   if (root.empty() && !known) return {*access, nullptr, host_.shared_with().known};
   return root_with(root, *access, early_patience());
 }
 
 bool RootScopes::is_current(const std::string& root, const RootAccess& access) const {
   const auto now = std::chrono::steady_clock::now();
+  const uint64_t accounts = host_.accounts();
   return roots_.read([&](const Roots& roots) {
     const auto known = roots.find(root);
     if (known == roots.end() || !is_same(known->second.access, access)) return false;
+    if (known->second.accounts != accounts) return false;
     return now - known->second.looked < (known->second.is_settled ? kLookAgain : kTryAgain);
   });
 }
@@ -75,14 +80,16 @@ bool RootScopes::use(const std::string& root, Milliseconds patience) {
     drop_gone_roots();
   });
   const Root now = root_with(root, *access, std::max(patience, early_patience()));
-  const bool is_new = changing_.with([&](SteadyTime&) { return take_up(root, now); });
+  Changes changes;
+  const bool is_new = changing_.with([&](SteadyTime&) { return take_up(root, now, changes); });
+  tell(changes);
   // The first job of a user finds what the cluster has, as that of the mountpoint does.
   if (is_new && patience.count() > 0) (void)catalog_.wait_synced(Deadline::after(patience));
   return is_new;
 }
 
 /// Returns whether the root has an environment of its own that it had not before.
-bool RootScopes::take_up(const std::string& root, const Root& now) {
+bool RootScopes::take_up(const std::string& root, const Root& now, Changes& changes) {
   const auto before = roots_.write([&](Roots& roots) -> std::optional<Root> {
     const auto [known, first] = roots.try_emplace(root, now);
     if (first) return std::nullopt;
@@ -90,8 +97,19 @@ bool RootScopes::take_up(const std::string& root, const Root& now) {
   });
   if (before && before->environment == now.environment) return false;
   if (before || now.environment) follow_all();
-  catalog_.show(root, environment_in_root(now).scope_ids());
+  show(root, environment_in_root(now).scope_ids(), changes);
   return now.environment != nullptr;
+}
+
+void RootScopes::show(const std::string& root, const std::vector<remote::ScopeId>& scopes, Changes& changes) {
+  auto paths = catalog_.show(root, scopes);
+  if (!paths.empty()) changes.emplace_back(root, std::move(paths));
+}
+
+void RootScopes::tell(const Changes& changes) const {
+  for (const auto& [root, paths] : changes) {
+    if (on_shown_) on_shown_(root, paths);
+  }
 }
 
 void RootScopes::follow_all() {
@@ -127,8 +145,10 @@ void RootScopes::directory_changed(const std::string& path) {
   if (!host_.parts_roots()) return;
   if (path.empty()) {
     const auto access = tree_.access_of_root({});
-    if (access) changing_.with([&](SteadyTime&) { (void)take_up(path, root_with(path, *access, Milliseconds(0))); });
-    return;
+    if (!access) return;
+    Changes changes;
+    changing_.with([&](SteadyTime&) { (void)take_up(path, root_with(path, *access, Milliseconds(0)), changes); });
+    return tell(changes);
   }
   const auto below = roots_.read([&](const Roots& roots) {
     std::vector<std::string> paths;
@@ -142,6 +162,7 @@ void RootScopes::directory_changed(const std::string& path) {
 }
 
 void RootScopes::host_changed() {
+  Changes changes;
   changing_.with([&](SteadyTime&) {
     auto roots = roots_.read([](const Roots& known) { return known; });
     for (auto& [path, root] : roots) root = root_with(path, root.access, Milliseconds(0));
@@ -150,9 +171,10 @@ void RootScopes::host_changed() {
     });
     follow_all();
     if (!host_.parts_roots()) return;
-    catalog_.show({}, host_.scope_ids());
-    for (const auto& [path, root] : roots) catalog_.show(path, environment_in_root(root).scope_ids());
+    show({}, host_.scope_ids(), changes);
+    for (const auto& [path, root] : roots) show(path, environment_in_root(root).scope_ids(), changes);
   });
+  tell(changes);
 }
 
 layout::Scope RootScopes::scope_of(std::string_view path, layout::Family family, std::string_view architecture) const {
@@ -175,13 +197,26 @@ bool RootScopes::is_settling(std::string_view path) const {
   return access && host_.is_asking(*access);
 }
 
-std::string RootScopes::why_not_shared(std::string_view path, uid_t owner) const {
+std::string RootScopes::why_not_shared(std::string_view path, const Makers& makers) const {
   if (!host_.parts_roots()) return {};
   const auto access = tree_.access_of_root(layout::name_of(path));
   // Without its root the path is no file's any more: whoever asked finds that out.
-  if (!access || host_.may_share(*access, owner)) return {};
-  return "user " + std::to_string(owner) + " made it in a cache root of user " + std::to_string(access->uid) +
-         ", and what others put there is not shared (--trust); give each user a directory of his own";
+  if (!access) return {};
+  const auto told = [&](const std::string& who, const char* what) {
+    return who + what + " in a cache root of user " + std::to_string(access->uid) +
+           ", and what others put there is not shared (--trust); give each user a directory of his own";
+  };
+  for (const uid_t user : makers.users) {
+    if (host_.may_share(*access, user)) continue;
+    const bool owns = user == makers.users.front();
+    return told("user " + std::to_string(user), owns ? " made it" : " has written to it, or has given it its name,");
+  }
+  constexpr const char* kMapped = " may have written to it through a shared mapping,";
+  for (const gid_t group : makers.groups) {
+    if (!host_.may_group_share(*access, group)) return told("a member of the group " + std::to_string(group), kMapped);
+  }
+  const bool all = !makers.anybody || host_.may_share(*access, kAnyUser);
+  return all ? std::string() : told("any user", kMapped);
 }
 
 std::string RootScopes::shared_with(const std::string& root) const {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/base/clock.h"
@@ -13,6 +15,7 @@
 #include "inductorfs/fingerprint/trust.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/read/services.h"
+#include "vfs/tree/makers.h"
 #include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
@@ -25,6 +28,11 @@ namespace inductorfs::vfs {
 class RootScopes {
  public:
   RootScopes(const Services& services, RootTree& tree);
+
+  /// Is told the canonical paths that came to a root or went, with no lock of this class held. The mountpoint's, the
+  /// empty root's, change roots without scopes of their own, too. To be set before there are requests.
+  using ShownListener = std::function<void(const std::string& root, const std::vector<std::string>& paths)>;
+  void on_shown(ShownListener listener) { on_shown_ = std::move(listener); }
 
   /// Takes up the environment of a root whose names are about to be asked for. When its directory has got another owner
   /// or mode, what it shows changes with that. Blocks until the name service has answered and the entries of a new
@@ -54,7 +62,7 @@ class RootScopes {
   [[nodiscard]] bool is_settling(std::string_view path) const;
   /// Returns why a file of this user, which lies at this path, is not to be shared; empty when it may be. In a user's
   /// root what other users have put there is not his.
-  [[nodiscard]] std::string why_not_shared(std::string_view path, uid_t owner) const;
+  [[nodiscard]] std::string why_not_shared(std::string_view path, const Makers& makers) const;
   /// RootStatus::shared_with
   [[nodiscard]] std::string shared_with(const std::string& root) const;
 
@@ -64,6 +72,7 @@ class RootScopes {
     std::shared_ptr<const RootEnvironment> environment;  ///< nullptr: the mountpoint's
     bool is_settled = true;                              ///< it is known with whom the root shares
     SteadyTime looked{};                                 ///< when that was found out; names may change
+    uint64_t accounts = 0;                               ///< Host::accounts() before that
   };
   using Roots = std::map<std::string, Root, std::less<>>;
 
@@ -76,7 +85,10 @@ class RootScopes {
   /// found in the local directory asks, too, for all of which together there is kEarly.
   [[nodiscard]] Milliseconds early_patience() const { return std::min(fingerprint::Trust::kFirstWait, early_.left()); }
   static constexpr Milliseconds kEarly{2'000};
-  [[nodiscard]] bool take_up(const std::string& root, const Root& now);
+  using Changes = std::vector<std::pair<std::string, std::vector<std::string>>>;  ///< by root
+  [[nodiscard]] bool take_up(const std::string& root, const Root& now, Changes& changes);
+  void show(const std::string& root, const std::vector<remote::ScopeId>& scopes, Changes& changes);
+  void tell(const Changes& changes) const;
   void follow_all();
   void drop_gone_roots();
 
@@ -85,6 +97,7 @@ class RootScopes {
   catalog::Catalog& catalog_;
   RootTree& tree_;
   SharedGuarded<Roots> roots_;
+  ShownListener on_shown_;
   Guarded<SteadyTime> changing_;  ///< held while the catalog is told, so that it is told in order; the next pruning
 };
 

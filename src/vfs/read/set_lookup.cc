@@ -25,7 +25,8 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
   }
   const auto [committed, has_pending] = site.parent->key->state.with(
       [](const KeyState& state) { return std::make_pair(state.committed, !state.writers.empty()); });
-  const bool keep = !has_pending;
+  // A set that is committed later takes the place of what has its names now, and the kernel is not told of each.
+  const bool keep = !has_pending && committed != KeyState::Committed::kNone;
   if (const NodePtr known = nodes_.look_up_child(site.parent, site.name))
     return done({found(known, keep), false, use_of(*known)});
   if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
@@ -40,12 +41,12 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
     const auto shown = sets_.entry_of(*site.parent, site.path);
     return shown ? resolve_entry(site, *shown, keep, std::move(done)) : answer_absent(done, keep);
   }
-  std::vector<catalog::KnownEntry> set;
-  for (auto& known : catalog_.entries_in({parent_path(site.entry.path), site.entry.root})) {
-    if (is_kernel_file(known.entry.path)) set.push_back(std::move(known));
-  }
+  const auto set = sets_.offered(*site.parent, {parent_path(site.entry.path), site.entry.root});
   // A set may be committed at any moment, without the kernel being told of each name.
-  if (set.empty()) return answer_absent(done, false, why_absent(site));
+  if (set.empty()) {
+    if (auto put = pending_file_for_all(site)) return done({*put, false});
+    return answer_absent(done, false, why_absent(site));
+  }
   show_cluster_set(site, set, std::move(done));
 }
 
@@ -62,8 +63,19 @@ std::optional<Found> Lookup::own_pending_file(const Site& site, const Caller& ca
     const auto* set = state.shown_to(looking, site.name, is_committed);
     return set == nullptr ? std::string() : set->place;
   });
-  if (directory.empty()) return std::nullopt;
-  const std::string place = join(directory, site.name);
+  return directory.empty() ? std::nullopt : pending_file(site, join(directory, site.name));
+}
+
+std::optional<Found> Lookup::pending_file_for_all(const Site& site) {
+  if (layout::is_group_file(site.name)) return std::nullopt;
+  const std::string directory = site.parent->key->state.with([](const KeyState& state) {
+    const auto* set = state.shown_to_all();
+    return set == nullptr ? std::string() : set->place;
+  });
+  return directory.empty() ? std::nullopt : pending_file(site, join(directory, site.name));
+}
+
+std::optional<Found> Lookup::pending_file(const Site& site, const std::string& place) {
   const auto status = disk_.stat(place);
   if (!status || !*status) return std::nullopt;
   NodePtr node = nodes_.find_local((*status)->st_ino);
@@ -73,11 +85,10 @@ std::optional<Found> Lookup::own_pending_file(const Site& site, const Caller& ca
       content.elsewhere = place;
       nodes_.note_content(*node, NodeJournal::local(node->id, place));
       content.attributes = attributes_of(**status);
-      content.attributes_valid = true;
+      content.attributes_valid = (*status)->st_nlink == 1;  // as in add_local()
     });
-    nodes_.remember_local((*status)->st_ino, node);
   }
-  nodes_.add_unnamed(node, 1);
+  node = nodes_.add_unnamed(node, 1, (*status)->st_ino);  // another thread may have made one meanwhile
   auto result = found(node, false);
   if (!result) return std::nullopt;
   return *result;
@@ -96,6 +107,7 @@ void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known
       // One lost child makes the set useless: all of it goes, so that the cluster takes the next writer's.
       for (const auto& known : set) catalog_.report_lost(known);
     }
+    if (here) sets_.put_aside(*site.parent, set);
     if (!here || !sets_.take(site.parent, set)) {
       counters_.get(lost ? "lookup.lost" : "lookup.not_now").add();
       return answer_absent(done, false, lost ? UseKind::kLost : UseKind::kLate);
@@ -105,7 +117,7 @@ void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known
     if (auto local = resolve_locally(site, keep)) return done({std::move(*local), false});
     const auto shown = sets_.entry_of(*site.parent, site.path);
     if (!shown) return answer_absent(done, false);
-    auto result = add_shared(site, shown->entry, 1);
+    auto result = add_if_still(site, [&] { return add_shared(site, shown->entry, 1); });
     if (result) result->keep = keep;
     done({std::move(result), false, UseKind::kFetched, shown->entry.digest});
   });

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::minutes kAppliedFor{10};
 constexpr size_t kMostApplied = 256;
 constexpr size_t kMostUnused = 65'536;
-/// A start that asked for less is served as well by what its artefacts' writer published in the same minutes.
+/// A start that asked for less has few round trips to save.
 constexpr size_t kLeastKeys = 8;
 /// A list has one entry for so many keys at least, so that lists stay few beside what they name.
 constexpr size_t kKeysOfEntry = 4;
@@ -40,16 +40,12 @@ Starts::Starts(const FileSystemOptions& options, const Services& services, RootS
       used_bytes_(services.counters.get("starts.used_bytes")),
       published_(services.counters.get("starts.published")) {}
 
-bool Starts::foresee(const layout::Name& asked, const std::function<void()>& otherwise) {
+void Starts::foresee(const layout::Name& asked) {
   const auto list = catalog_.start_list(asked.root, asked_key(asked.path));
-  if (!list || list->entry.size > layout::kStartListBytes) return false;
-  if (!claim(list->entry.digest)) return true;
-  fetcher_.fetch({list->entry},
-                 [this, root = asked.root, entry = list->entry, otherwise](const std::vector<FetchOutcome>& got) {
-                   if (got.front() != FetchOutcome::kHere) return otherwise();
-                   apply(root, entry);
-                 });
-  return true;
+  if (!list || list->entry.size > layout::kStartListBytes || !claim(list->entry.digest)) return;
+  fetcher_.fetch({list->entry}, [this, root = asked.root, entry = list->entry](const auto& got) {
+    if (got.front() == FetchOutcome::kHere) apply(root, entry);
+  });
 }
 
 /// Returns true when the list was not applied lately; the caller applies it, and from now on it counts as applied.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -31,10 +30,9 @@ class Starts {
   /// All must outlive this object.
   Starts(const FileSystemOptions& options, const Services& services, RootScopes& scopes, Fetcher& fetcher);
 
-  /// A program has asked for this name, a file or a directory of the cluster, whose bytes are not here. Returns true
-  /// when there is a start list for it: what that names is being fetched, or has been. `otherwise` is called, perhaps
-  /// by another thread, when it cannot be had. Never waits for the cluster.
-  bool foresee(const layout::Name& asked, const std::function<void()>& otherwise);
+  /// A program has asked for this name, a file or a directory of the cluster, whose bytes are not here. If there is a
+  /// start list for it, what that names is fetched. Never waits for the cluster.
+  void foresee(const layout::Name& asked);
   /// Notes that a program was shown this blob.
   void note_use(const codec::Digest& digest);
   /// FileSystem::note_start(). Blocks on the local disk.

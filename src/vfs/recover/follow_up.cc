@@ -87,7 +87,7 @@ bool FollowUp::pins_parcel(const std::string& path) {
 }
 
 void FollowUp::look_at_set(const std::string& path) {
-  const auto names = tree_.local_set(path);
+  const auto names = tree_.kernel_files(path);
   const bool is_open = std::any_of(names.begin(), names.end(),
                                    [&](const auto& name) { return tree_.seal_on_disk(join(path, name)).empty(); });
   // Somebody may be writing to one, also where files of the set are still to come.

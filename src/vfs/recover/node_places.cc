@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "vfs/recover/number_in.h"
+#include "inductorfs/base/number.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -29,15 +29,6 @@ std::optional<PendingPlace> pending_place(std::string_view place) {
 }
 
 }  // namespace
-
-/// Its name is another than the one that its seal may have been looked for under.
-void NodePlaces::ask_for_seal(const NodePtr& node) {
-  node->content.with([&](Content& content) {
-    if (content.backing != Backing::kLocal || !node->is_regular()) return;
-    content.sealed = SealState::kAskDisk;
-    content.attributes_valid = false;
-  });
-}
 
 /// The inode number of the node's file, if that is what lies there; 0: it is not.
 uint64_t NodePlaces::inode_at(const std::string& place, const Node& node) const {

@@ -20,8 +20,6 @@ class NodePlaces {
   bool find_place(const NodePtr& node);
   /// Returns the inode number of the file at `place` if that is the node's file; else 0.
   [[nodiscard]] uint64_t inode_at(const std::string& place, const Node& node) const;
-  /// Makes the node look for its seal again, because its name may differ from the one under which that was looked for.
-  static void ask_for_seal(const NodePtr& node);
 
  private:
   [[nodiscard]] std::pair<std::string, uint64_t> noted_place(const NodePtr& node) const;

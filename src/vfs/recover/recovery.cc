@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -27,22 +26,22 @@ std::string boot_id() {
   return text ? text->substr(0, text->find('\n')) : std::string("unknown");
 }
 
-/// What the seal of a sound file says: of a group file it is the digest of what the cluster has of it.
-Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) return codec::digest_of_file(file);
-  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file), kGroupFileLimit));
-  const std::string directory = path.substr(0, slash);
-  INDUCTORFS_TRY_ASSIGN(const auto canonical,
-                        layout::canonical_group(text, directory.substr(directory.rfind('/') + 1)));
-  return codec::digest_of(canonical);
-}
-
 /// Returns the digest of the parcel that the files of this path make now; empty when they make none.
 std::optional<codec::Digest> digest_on_disk(const LocalTree& tree, const std::string& path) {
   const auto files = parcel_files(tree, path);
   const auto digest = files ? pack(*files, [](std::string_view) { return Result<void>{}; }) : fail(files.error());
   return digest ? std::optional(*digest) : std::nullopt;
+}
+
+/// Of a store that was copied with its links and without extended attributes.
+bool is_blob(store::BlobStore& store, int file) {
+  struct stat status {};
+  struct stat blob_status {};
+  if (::fstat(file, &status) != 0 || status.st_nlink < 2) return false;
+  const auto digest = codec::digest_of_file(file);
+  const auto blob = digest ? store.open_blob(*digest) : fail(digest.error());
+  return blob && ::fstat(blob->file(), &blob_status) == 0 && blob_status.st_ino == status.st_ino &&
+         blob_status.st_dev == status.st_dev;
 }
 
 /// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
@@ -63,37 +62,41 @@ Recovery::Recovery(const Services& services, const Parts& parts)
       sealer_(parts.sealer),
       in_place_(parts.in_place),
       sealing_(parts.sealing),
+      key_sets_(parts.key_sets),
       stale_(parts.stale),
       refusals_(parts.refusals) {}
 
 Result<void> Recovery::run() {
-  for (const char* name : {LocalTree::kPendingFolder, LocalTree::kOrphanFolder}) {
-    INDUCTORFS_TRY_ASSIGN(auto items, disk_.list(name));
-    for (const auto& item : items)
-      INDUCTORFS_TRY(remove_tree(tree_.options().directory + "/" + name + "/" + item.name));
+  // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
+  // data were not on the disk (torch never calls fsync, so neither do we on its path).
+  const auto marker = disk_.read_file(kMarker, kMarkerLimit);
+  INDUCTORFS_TRY_ASSIGN(const auto at, disk_.held(kMarker));
+  const std::string boot = boot_id();
+  const bool torn = marker && !marker->starts_with(boot) && !marker->ends_with("clean");
+  INDUCTORFS_TRY_ASSIGN(const auto pending, disk_.list(LocalTree::kPendingFolder));
+  for (const auto& item : pending) key_sets_.recover(LocalTree::in_folder(LocalTree::kPendingFolder, item.name), torn);
+  INDUCTORFS_TRY_ASSIGN(const auto orphans, disk_.list(LocalTree::kOrphanFolder));
+  for (const auto& item : orphans) {
+    INDUCTORFS_TRY(disk_.remove_tree(LocalTree::in_folder(LocalTree::kOrphanFolder, item.name)));
   }
   fail_point("recovery.cleared");
   stale_.recover_stale();
-  // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
-  // data were not on the disk (torch never calls fsync, so neither do we on its path).
-  const auto marker = read_file(disk_.fd(), kMarker, kMarkerLimit);
-  const std::string boot = boot_id();
-  const bool torn = marker && !marker->starts_with(boot) && !marker->ends_with("clean");
   // Who is killed on the way through a torn view leaves the marker that says so to the next start. One that replaces
   // "clean" must not be lost with the host, or what is written from here on would be trusted.
-  if (!torn) INDUCTORFS_TRY(write_file_durably(disk_.fd(), kMarker, boot + " open"));
+  if (!torn) INDUCTORFS_TRY(write_file_durably(at.fd(), at.name(), boot + " open"));
   fail_point("recovery.marked");
   if (torn) {
     log::warning("view.host_crash", {{"action", "local artefacts are verified"}});
     catalog_.note_queue(false);
   }
   recover_directory("", torn);
-  return torn ? write_file_atomically(disk_.fd(), kMarker, boot + " open") : Result<void>{};
+  return torn ? write_file_atomically(at.fd(), at.name(), boot + " open") : Result<void>{};
 }
 
 void Recovery::recover_directory(const std::string& path, bool torn) {
   auto items = disk_.list(LocalTree::view(path));
   if (!items) return set_aside(path, items.error(), torn);
+  const auto set = layout::is_triton_key_directory(path) ? tree_.local_set(path) : std::vector<std::string>{};
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
     if (child.size() > LocalTree::kPathLimit) {
@@ -104,10 +107,14 @@ void Recovery::recover_directory(const std::string& path, bool torn) {
       recover_parcel(child, torn);
       continue;
     }
-    if (item.type == S_IFREG) recover_file(path, item.name, *items, torn);
-    if (item.type == S_IFDIR) recover_directory(child, torn);
+    const bool is_left = is_kernel_file(child) && std::ranges::find(set, item.name) == set.end();
+    if (item.type == S_IFREG && !is_left) recover_file(path, item.name, *items, torn);
+    if (item.type == S_IFREG && is_left) recover_left(child, torn);
+    if (item.type != S_IFDIR) continue;
+    refusals_.note_if_hidden(child, disk_);
+    recover_directory(child, torn);
   }
-  if (layout::is_triton_key_directory(path)) recover_group(path, torn);
+  if (!set.empty()) recover_group(path, torn);
 }
 
 /// Counts the event; says whether it is to be logged. A disk without extended attributes is an event for each file of
@@ -154,6 +161,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   };
   // Another life's files tell nothing of their writers there.
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
+  if (!disk_.is_stores(file->get()) && is_blob(store_, file->get())) (void)disk_.set_seal(file->get(), {});
   if (sealed) {
     if (torn && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
       store_.discard(*sealed);  // the same inode
@@ -161,7 +169,8 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     }
     if (!in_set && !stale_.recover_provenance(path)) return;
     pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
-    if (!in_set && may_be_unpublished(catalog_, path)) sealing_.seal_later(path);
+    // A tuning that stayed here is published once more, and learns that the cluster has another one.
+    if (!in_set && (may_be_unpublished(catalog_, path) || sealing_.gives_way(path))) sealing_.seal_later(path);
     return;
   }
   if (torn) return remove("not sealed when the host went down");
@@ -188,7 +197,7 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   const std::string place = LocalTree::view(path);
   const auto mark = parcel_mark_of(disk_, place);
   const auto remove = [&](const char* why) {
-    remove_from_view(disk_, tree_.options().directory, path);  // it is made again; what stays is met again
+    remove_from_view(disk_, path);  // it is made again; what stays is met again
     if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
@@ -212,17 +221,39 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   if (form_of(path) == layout::Form::kDirectory || !in_place_.add_left(path)) sealing_.seal_later(path);
 }
 
+/// A file of a Triton key that is of no set: a dump, an override, what a process has left (KeySets).
+void Recovery::recover_left(const std::string& path, bool torn) {
+  const auto sealed = codec::Digest::from_hex(tree_.seal_on_disk(path));
+  if (!sealed) {
+    // Somebody's own: it stays as it would on a local disk. It may also be of a set whose commit was cut.
+    if (disk_.mark_of(LocalTree::view(path), LocalTree::kChangedName)) return;
+    // What no start has seen yet may lack any of its bytes.
+    const auto mark = disk_.mark_of(LocalTree::view(path), LocalTree::kLeftName);
+    if (torn && (!mark || *mark == LocalTree::kUnseen)) {
+      (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
+      if (is_told("recovery.removed")) {
+        log::warning("recovery.removed", {{"path", path}, {"why", "not sealed when the host went down"}});
+      }
+      return;
+    }
+    return disk_.set_mark(LocalTree::view(path), LocalTree::kLeftName, "1");
+  }
+  const auto file = disk_.open_file(LocalTree::view(path), false);
+  if (torn && file && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
+    store_.discard(*sealed);                    // the same inode
+    (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
+    return;
+  }
+  pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
+}
+
 void Recovery::recover_group(const std::string& path, bool torn) {
-  auto names = tree_.local_set(path);
-  const auto is_group = [](const auto& name) { return layout::is_group_file(name); };
-  const bool has_group = std::any_of(names.begin(), names.end(), is_group);
-  if (!has_group || (torn && !tree_.local_set_is_whole(path))) {
-    // What a crash left of a set would show beside the files of the cluster's set; and whoever has read a group file
-    // takes a child that the host crash took for an error. The group file first: without it the rest is no set.
-    std::stable_partition(names.begin(), names.end(), is_group);
+  const auto names = tree_.local_set(path);
+  if (names.empty()) return;
+  if (torn && !tree_.local_set_is_whole(path)) {
+    // Whoever has read a group file takes a child that the host crash took for an error.
     for (const auto& name : names) {
-      (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
-      fail_point("recovery.set_file_removed");
+      if (layout::is_group_file(name)) (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
     }
     return;
   }
@@ -237,9 +268,10 @@ void Recovery::recover_group(const std::string& path, bool torn) {
 void Recovery::mark_clean() {
   const Activity activity("writes the local tree back");
   if (sealer_.waiting() == 0) catalog_.note_queue(true);
-  if (::syncfs(disk_.fd()) != 0) return;  // not clean then: the next boot verifies
+  const auto at = disk_.held(kMarker);
+  if (!at || !disk_.sync()) return;  // not clean then: the next boot verifies
   fail_point("view.synced");
-  (void)write_file_atomically(disk_.fd(), kMarker, boot_id() + " clean");  // as above
+  (void)write_file_atomically(at->fd(), at->name(), boot_id() + " clean");  // as above
   fail_point("view.marked_clean");
 }
 

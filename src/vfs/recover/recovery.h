@@ -7,6 +7,7 @@
 #include "vfs/read/services.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
+#include "vfs/write/key_sets.h"
 #include "vfs/write/refusals.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"
@@ -23,6 +24,7 @@ class Recovery {
     Sealer& sealer;
     InPlace& in_place;
     Sealing& sealing;
+    KeySets& key_sets;
     Stale& stale;
     Refusals& refusals;
   };
@@ -39,6 +41,7 @@ class Recovery {
                     bool torn);
   void recover_parcel(const std::string& path, bool torn);
   void recover_member(const std::string& path);
+  void recover_left(const std::string& path, bool torn);
   void recover_group(const std::string& path, bool torn);
   [[nodiscard]] bool is_told(std::string_view event);
   void set_aside(const std::string& path, const Error& why, bool torn);
@@ -50,6 +53,7 @@ class Recovery {
   Sealer& sealer_;
   InPlace& in_place_;
   Sealing& sealing_;
+  KeySets& key_sets_;
   Stale& stale_;
   Refusals& refusals_;
   LocalTree& disk_{tree_.disk()};

@@ -26,7 +26,10 @@ std::optional<Result<void>> RenameReplay::run(const Site& from, const Site& to, 
 
 /// The earlier worker may have put the file into its set: it has no name any more.
 std::optional<Result<void>> RenameReplay::finish_in_set(const Site& from, const Site& to, const Caller& caller) {
-  const auto set = moves_.read([&](const Moves&) { return key_sets_.put_into_set(from, to, caller); });
+  const auto set = moves_.read([&](const Moves& moves) -> Result<std::optional<SetOwner>> {
+    if (!tree_.is_at(moves, from) || !tree_.is_at(moves, to)) return std::nullopt;
+    return key_sets_.put_into_set(from, to, caller);
+  });
   if (!set) return fail(set.error());
   if (!*set) return std::nullopt;
   key_sets_.commit_if_complete(to, **set, caller.pid);
@@ -49,10 +52,7 @@ Result<bool> RenameReplay::finish_rename(const Site& from, const Site& to, Renam
   } else if (moved && !node_moved) {
     finish_move(from, to, moved);
   }
-  if (moved) {
-    moved->content.with([](Content& content) { content.attributes_valid = false; });
-    NodePlaces::ask_for_seal(moved);
-  }
+  if (moved) moved->content.with([](Content& content) { content.attributes_valid = false; });
   removal_.hide_moved(from.path, to.path);
   return true;
 }
@@ -63,7 +63,7 @@ void RenameReplay::finish_move(const Site& from, const Site& to, const NodePtr& 
       at_source ? nodes_.move(from.parent, from.name, to.parent, to.name) : nodes_.detach(to.parent, to.name);
   if (!at_source) (void)nodes_.add(to.parent, to.name, moved, 0);
   if (!replaced) return;
-  if (replaced->is_regular() && places_.find_place(replaced)) NodePlaces::ask_for_seal(replaced);  // its name is gone
+  if (replaced->is_regular() && places_.find_place(replaced)) changed_names_in(replaced);  // its name is gone
   tree_.let_go(nodes_.release(replaced));
 }
 
@@ -76,7 +76,7 @@ void RenameReplay::finish_exchange(const Site& from, const Site& to, const NodeP
   (void)nodes_.add(to.parent, to.name, moved, 0);
   if (!back || back == moved) return;
   (void)nodes_.add(from.parent, from.name, back, 0);
-  NodePlaces::ask_for_seal(back);
+  changed_names_in(back);
 }
 
 }  // namespace inductorfs::vfs

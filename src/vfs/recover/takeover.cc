@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "inductorfs/base/fail_point.h"
-#include "vfs/recover/number_in.h"
+#include "inductorfs/base/number.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 
@@ -100,7 +100,6 @@ void Takeover::restore_content(const NodePtr& node, const LeftNode& record) {
     } else {
       content.elsewhere = record.elsewhere;
       if (LocalTree::is_orphan(record.elsewhere)) orphans_.with([](Orphans& orphans) { ++orphans.left; });
-      if (node->is_regular()) content.sealed = SealState::kAskDisk;
     }
   });
   if (node->key && !record.cluster_set.empty()) sets_.restore(*node, record.cluster_set);
@@ -108,9 +107,8 @@ void Takeover::restore_content(const NodePtr& node, const LeftNode& record) {
 
 /// Renders a group file as it was: the kernel may have pages of it.
 void Takeover::restore_group(Content& content, const LeftNode& record, const std::string& path) {
+  if (record.group_directory.empty()) return;  // no group file
   content.group_directory = record.group_directory;
-  // An earlier release rendered all of them for the mountpoint.
-  if (content.group_directory.empty()) content.group_directory = tree_.path_in_mount(parent_path(path));
   content.rendered = record.group_text.empty()
                          ? lookup_.rendered_group(path, record.entry, content.group_directory).value_or(nullptr)
                          : std::make_shared<const std::string>(record.group_text);
@@ -124,51 +122,30 @@ void Takeover::restore_pending() {
     const std::string place = LocalTree::in_folder(LocalTree::kPendingFolder, item.name);
     const bool taken =
         directory && directory->key && restore_set(directory, std::string_view(item.name).substr(dash + 1), place);
-    // What stays is met again at the next start.
-    if (!taken) (void)remove_tree(tree_.options().directory + "/" + place);
+    if (!taken) key_sets_.recover(place, false);
   }
 }
 
 /// The writer of a set, from the end of its directory's name; nothing when it is nobody's any more.
-std::optional<SetOwner> Takeover::owner_of_set(std::string_view text, const std::string& place) const {
+std::optional<SetOwner> Takeover::owner_of_set(std::string_view text) const {
   const size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
   const auto process = number_in<pid_t>(text.substr(0, dash));
-  if (!process) return std::nullopt;
-  if (dash != std::string_view::npos) {
-    const auto start = number_in<uint64_t>(text.substr(dash + 1));
-    return start ? std::optional(SetOwner{*process, *start}) : std::nullopt;
-  }
-  // An earlier release noted the number alone. Who has it now and is younger than one of the files did not write them.
-  if (*process <= 0) return SetOwner{};
-  std::optional<std::chrono::seconds> oldest;
-  for (const auto& file : disk_.list(place).value_or(std::vector<LocalTree::Item>{})) {
-    const auto status = disk_.stat(join(place, file.name));
-    if (!status || !*status) return std::nullopt;
-    const std::chrono::seconds put((*status)->st_ctim.tv_sec);
-    oldest = std::min(oldest.value_or(put), put);
-  }
-  const SetOwner owner = oldest ? set_owner_since(*process, *oldest) : SetOwner{};
-  return owner.is_known() ? std::optional(owner) : std::nullopt;
+  const auto start = number_in<uint64_t>(text.substr(dash + 1));
+  return process && start ? std::optional(SetOwner{*process, *start}) : std::nullopt;
 }
 
 /// False: there is nothing in it for anybody.
 bool Takeover::restore_set(const NodePtr& directory, std::string_view owner, const std::string& place) {
   const auto path = nodes_.path_of(*directory);
-  const auto writer = owner_of_set(owner, place);
+  const auto writer = owner_of_set(owner);
   if (!path || !writer) return false;
-  KeyState::WriterSet set;
-  set.place = place;
-  set.last_change = std::chrono::steady_clock::now();
-  for (const auto& file : disk_.list(place).value_or(std::vector<LocalTree::Item>{})) {
-    const bool disputed = disk_.mark_of(join(place, file.name), LocalTree::kDisputedName).has_value();
-    set.files[file.name] = {0, disputed};
-  }
+  KeyState::WriterSet set = key_sets_.set_at(place);
   if (set.files.empty()) return false;
   // A commit that was cut: its group file had not moved yet (KeySets::commit), the request that caused it comes again.
-  if (!tree_.local_set_is_whole(*path)) {
-    for (const auto& name : tree_.local_set(*path)) set.files.try_emplace(name);
-  }
-  set.complete = set.is_of_one_thread() && set_is_whole(set.names(), disk_, place, path->substr(path->rfind('/') + 1));
+  for (const auto& name : tree_.cut_set(*path)) set.files.try_emplace(name);
+  set.complete =
+      set.is_of_one_thread() && state_of_set(set.names(), disk_, place, last_component(*path)) == SetState::kWhole;
   // False: one is there already, and this is what a janitor could not remove.
   return key_sets_.restore(directory, *writer, std::move(set));
 }
@@ -176,7 +153,7 @@ bool Takeover::restore_set(const NodePtr& directory, std::string_view owner, con
 void Takeover::sweep_orphans() {
   for (const auto& item : disk_.list(LocalTree::kOrphanFolder).value_or(std::vector<LocalTree::Item>{})) {
     if (item.type == S_IFDIR) {  // a parcel that was on its way into the view, or out of it
-      remove_parcel(tree_.options().directory, LocalTree::in_folder(LocalTree::kOrphanFolder, item.name));
+      remove_parcel(disk_, LocalTree::in_folder(LocalTree::kOrphanFolder, item.name));
       continue;
     }
     const auto id = number_in<uint64_t>(item.name);

@@ -44,7 +44,7 @@ class Takeover {
   void restore_content(const NodePtr& node, const LeftNode& record);
   void restore_group(Content& content, const LeftNode& record, const std::string& path);
   void restore_pending();
-  [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text, const std::string& place) const;
+  [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text) const;
   [[nodiscard]] bool restore_set(const NodePtr& directory, std::string_view owner, const std::string& place);
   void sweep_orphans();
 

@@ -19,14 +19,9 @@ namespace {
 /// Needs external synchronisation.
 class Checker {
  public:
-  Checker(const LocalTree& tree, std::string directory, std::string name, const store::CheckedStore& store, bool repair,
+  Checker(const LocalTree& tree, std::string name, const store::CheckedStore& store, bool repair,
           store::Findings& findings)
-      : tree_(tree),
-        directory_(std::move(directory)),
-        name_(std::move(name)),
-        store_(store),
-        repair_(repair),
-        findings_(findings) {}
+      : tree_(tree), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
 
   Result<CheckedView> run() {
     check_directory("");
@@ -71,7 +66,7 @@ class Checker {
     if (actual && *actual == mark->digest) return;
     store::Finding finding{name_ + "/" + LocalTree::view(path), "its files are not those of its parcel", false, {}};
     if (repair_) {
-      remove_parcel(directory_, LocalTree::view(path));
+      remove_parcel(tree_, LocalTree::view(path));
       finding.repair = "removed";
     }
     findings_.add(std::move(finding));
@@ -86,18 +81,6 @@ class Checker {
     findings_.add(std::move(finding));
   }
 
-  /// As recovery.cc: the seal of a group file is the digest of what the cluster has of it.
-  static Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos || !layout::is_group_file(path.substr(slash + 1))) {
-      return codec::digest_of_file(file);
-    }
-    INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file), kGroupFileLimit));
-    INDUCTORFS_TRY_ASSIGN(const auto canonical,
-                          layout::canonical_group(text, path.substr(path.rfind('/', slash - 1) + 1, 52)));
-    return codec::digest_of(canonical);
-  }
-
   void check_file(const std::string& path) {
     ++result_.files;
     const std::string place = LocalTree::view(path);
@@ -110,11 +93,13 @@ class Checker {
     const auto seal = tree_.seal_of(file->get());
     if (!seal) {
       if (inode == store_.inodes.end()) return;
-      return findings_.add({name_ + "/" + place, "is a blob without a seal; the next mount gives it a copy", true, {}});
+      return findings_.add({name_ + "/" + place, "is a blob without a seal; the next mount gives it one", true, {}});
     }
     ++result_.sealed;
     const auto sealed = codec::Digest::from_hex(*seal);
     if (sealed && inode != store_.inodes.end() && inode->second == *sealed) return;
+    // One that was moved out of its key directory says nothing without the key.
+    if (layout::is_group_file(last_component(path)) && !is_kernel_file(path)) return;
     const auto actual = digest_to_seal(file->get(), path);
     if (sealed && actual && *actual == *sealed) return;
     store::Finding finding{name_ + "/" + place, "its bytes are not those that its seal names", false, {}};
@@ -123,7 +108,6 @@ class Checker {
   }
 
   const LocalTree& tree_;
-  const std::string directory_;
   const std::string name_;
   const store::CheckedStore& store_;
   const bool repair_;
@@ -135,11 +119,10 @@ class Checker {
 
 Result<CheckedView> check(const std::string& directory, const std::string& name, const store::CheckedStore& store,
                           bool repair, store::Findings& findings) {
-  struct stat info {};
   const std::string path = directory + "/" + name;
-  if (::stat((path + "/view").c_str(), &info) != 0 && errno == ENOENT) return CheckedView{};
+  if (!LocalTree::is_at(path)) return CheckedView{};
   INDUCTORFS_TRY_ASSIGN(const auto tree, LocalTree::open(path, ::geteuid(), ::getegid(), 0755));
-  return Checker(tree, path, name, store, repair, findings).run();
+  return Checker(tree, name, store, repair, findings).run();
 }
 
 }  // namespace inductorfs::vfs

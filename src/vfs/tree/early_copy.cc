@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/tree/early_copy.h"
 
-#include <fcntl.h>
-
 #include <atomic>
 #include <utility>
 
@@ -41,11 +39,15 @@ Result<void> EarlyCopy::fill(int from) {
   if (::fstat(from, &source_) != 0) return fail_errno("stat");
   std::string name = next_name();
   (void)tree_->unlink(name);  // it may be left by a worker that was killed
-  INDUCTORFS_TRY_ASSIGN(auto to, open_at(tree_->fd(), name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-  copy_ = File{std::move(name), std::move(to)};
-  INDUCTORFS_TRY(copy_bytes(from, copy_->file.get(), wanted(static_cast<uint64_t>(source_.st_size))));
+  INDUCTORFS_TRY_ASSIGN(auto to, tree_->create_file(name, 0600));
+  auto copied = copy_bytes(from, to.get(), wanted(static_cast<uint64_t>(source_.st_size)));
+  if (copied) {
+    copy_ = File{std::move(name), std::move(to)};
+  } else {
+    (void)tree_->unlink(name);  // as above
+  }
   fail_point("copy.early");
-  return {};
+  return copied;
 }
 
 std::optional<EarlyCopy::File> EarlyCopy::take(int from) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "inductorfs/store/blob_file.h"
 #include "vfs/tree/local_tree.h"

@@ -3,10 +3,19 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
+
+#include "inductorfs/base/clock.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::vfs {
+
+/// Returns the time of its last change with which an entry is shown. The clock of its writer's host may be ahead of
+/// this one's, and programs take a time in the future for an error, or for a file that still changes (make, tar).
+[[nodiscard]] inline int64_t mtime_of(const codec::Entry& entry) {
+  return std::min(entry.mtime_ns, system_clock().wall_now());
+}
 
 /// Returns the permission bits with which an entry is shown: those of its writer, as far as its family makes such
 /// files, and everybody may read it. A writer's umask says who may read the file on the writer's own host. On every

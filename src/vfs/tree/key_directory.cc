@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <ctime>
 #include <optional>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/base/process_start.h"
 #include "inductorfs/layout/layout.h"
 
@@ -19,8 +18,6 @@ namespace {
 
 constexpr uint64_t kStatusLimit = uint64_t{16} * 1024;
 constexpr uint64_t kStatLimit = 4096;
-/// Seconds are cut off in the times that are compared, and the clock may have been set a little.
-constexpr std::chrono::seconds kStartSlack{2};
 
 /// Sets of processes that are not known, in one key directory: a process chooses its temporary names, and may choose
 /// many.
@@ -31,17 +28,10 @@ constexpr size_t kMostUnknownSets = 64;
 uint64_t id_in_temporary(std::string_view path) {
   constexpr std::string_view kBegin = "tmp.pid_";
   const size_t at = path.rfind(kBegin);
-  uint32_t id = 0;
-  if (at == std::string_view::npos) return 0;
-  (void)std::from_chars(path.data() + at + kBegin.size(), path.data() + path.size(), id);  // 0 stays when it is none
-  return id;
+  return at == std::string_view::npos ? 0 : leading_number<uint32_t>(path.substr(at + kBegin.size()));
 }
 
 std::optional<uint64_t> start_in(const Result<std::string>& stat) { return stat ? start_in_stat(*stat) : std::nullopt; }
-
-std::optional<uint64_t> start_of(pid_t process) {
-  return start_in(read_file(AT_FDCWD, "/proc/" + std::to_string(process) + "/stat", kStatLimit));
-}
 
 }  // namespace
 
@@ -78,6 +68,11 @@ const KeyState::WriterSet* KeyState::shown_to(const SetOwner& caller, const std:
   return set == writers.end() ? nullptr : &set->second;
 }
 
+const KeyState::WriterSet* KeyState::shown_to_all() const {
+  if (committed != Committed::kNone || writers.empty()) return nullptr;
+  return &std::ranges::max_element(writers, {}, [](const auto& item) { return item.second.last_change; })->second;
+}
+
 SetOwner set_owner_of(pid_t thread) {
   if (thread <= 0) return {};
   // A FUSE request carries the thread's id, not the process's (linux fs/fuse/dev.c: fuse_get_req). All that is read
@@ -89,9 +84,7 @@ SetOwner set_owner_of(pid_t thread) {
   constexpr std::string_view kKey = "\nTgid:\t";
   const size_t at = status->find(kKey);
   if (at == std::string::npos) return {};
-  pid_t process = 0;
-  const char* begin = status->data() + at + kKey.size();
-  (void)std::from_chars(begin, status->data() + status->size(), process);  // 0 stays when it is no number
+  const auto process = leading_number<pid_t>(std::string_view(*status).substr(at + kKey.size()));
   const auto start = start_in(read_file(directory.get(), "task/" + std::to_string(process) + "/stat", kStatLimit));
   return process > 0 && start ? SetOwner{process, *start} : SetOwner{};
 }
@@ -101,18 +94,6 @@ bool is_gone(const SetOwner& owner) {
   const auto stat = read_file(AT_FDCWD, "/proc/" + std::to_string(owner.process) + "/stat", kStatLimit);
   const auto start = start_in(stat);
   return start && (*start != owner.start || is_ended_in_stat(*stat));
-}
-
-SetOwner set_owner_since(pid_t process, std::chrono::seconds time) {
-  const auto start = start_of(process);
-  const int64_t ticks = ::sysconf(_SC_CLK_TCK);
-  timespec now{};
-  timespec since_boot{};
-  if (!start || ticks <= 0) return {};
-  if (::clock_gettime(CLOCK_REALTIME, &now) != 0 || ::clock_gettime(CLOCK_BOOTTIME, &since_boot) != 0) return {};
-  const std::chrono::seconds boot(now.tv_sec - since_boot.tv_sec);
-  const std::chrono::seconds began = boot + std::chrono::seconds(*start / static_cast<uint64_t>(ticks));
-  return began <= time + kStartSlack ? SetOwner{process, *start} : SetOwner{};
 }
 
 }  // namespace inductorfs::vfs

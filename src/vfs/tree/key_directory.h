@@ -33,7 +33,8 @@ struct SetOwner {
 /// one, each by rename from a temporary directory, the group file last (triton/runtime/cache.py: FileCacheManager.put,
 /// put_group). The files of a process stay in a set of its own, outside the view, until that set is complete. The first
 /// complete set of a directory, from this host or from the cluster, is committed and stays. A process that completes a
-/// set later sees its own files as long as it lives; all others see the committed ones.
+/// set later sees its own files as long as it lives; all others see the committed ones. What a process has put when it
+/// ends without a group file (a dump, half a kernel) gets its names, as on a local disk, and belongs to no set.
 ///
 /// One thread compiles a key and puts all of its files (triton/compiler/compiler.py: compile()), but two threads may
 /// compile the same key, each for its device (torch/nn/parallel/parallel_apply.py), and put into the set of their
@@ -48,6 +49,7 @@ struct KeyState {
   struct WriterSet {
     std::map<std::string, Put> files;
     std::string place;  ///< the directory that holds them, below the file system's directory
+    std::string where;  ///< the path of the key directory, as it is noted there
     bool complete = false;
     SteadyTime last_change{};
 
@@ -70,6 +72,10 @@ struct KeyState {
   /// sees one writer's files, and else the first pending set that has the file, but no group file of it: a writer looks
   /// for what it has put, a reader for the group file first.
   [[nodiscard]] const WriterSet* shown_to(const SetOwner& caller, const std::string& name, bool is_committed) const;
+  /// Returns the pending set from which everybody is shown a file that has no other name in the directory, as on a
+  /// local disk (Triton's dumps are such sets): while no set is committed, that of the process that put last. Without
+  /// its group file nobody takes it for a set. nullptr if there is none.
+  [[nodiscard]] const WriterSet* shown_to_all() const;
 };
 
 /// What the kernel keeps of the group files of a key directory. Their text is for one view of the mount
@@ -102,7 +108,5 @@ struct KeyDirectory {
 [[nodiscard]] SetOwner set_owner_of(pid_t thread);
 /// Says whether a known process has ended.
 [[nodiscard]] bool is_gone(const SetOwner& owner);
-/// Returns the process with this number if it lived at that time (CLOCK_REALTIME, within two seconds); else not known.
-[[nodiscard]] SetOwner set_owner_since(pid_t process, std::chrono::seconds time);
 
 }  // namespace inductorfs::vfs

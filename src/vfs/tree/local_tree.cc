@@ -19,14 +19,13 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kCopyPiece = 1 << 20;
-constexpr size_t kListStep = 256;                  // names that are read between two signs of progress
-constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
+constexpr size_t kListStep = 256;  // names that are read between two signs of progress
 
 /// Opens the file that has this name now, if it is a regular file. A program may put a FIFO in the place of a file
 /// after the caller has looked at it, and open(2) of a FIFO waits until somebody opens its other end. The open by the
 /// descriptor is that of the file that was looked at.
-Result<Fd> open_regular_file(int directory, const std::string& path, int mode) {
-  INDUCTORFS_TRY_ASSIGN(const auto named, open_at(directory, path, O_PATH | O_NOFOLLOW));
+Result<Fd> open_regular_file(const HeldParent& at, const std::string& path, int mode) {
+  INDUCTORFS_TRY_ASSIGN(const auto named, open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW));
   struct stat status {};
   if (::fstat(named.get(), &status) != 0) return fail_errno("stat", path);
   if (!S_ISREG(status.st_mode)) return fail(ErrorCode::kInvalid, path + " is not a regular file");
@@ -38,9 +37,9 @@ Result<Fd> open_regular_file(int directory, const std::string& path, int mode) {
 Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
 
 void copy_xattrs(int from, int to) {
-  std::array<char, kXattrLimit> names{};
+  std::array<char, LocalTree::kXattrLimit> names{};
   const ssize_t length = ::flistxattr(from, names.data(), names.size());
-  std::string value(kXattrLimit, '\0');
+  std::string value(LocalTree::kXattrLimit, '\0');
   for (ssize_t at = 0; at < length;) {
     const std::string name(names.data() + at);
     at += static_cast<ssize_t>(name.size()) + 1;
@@ -106,26 +105,40 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
   tree.group_ = group;
   tree.mode_ = mode;
   for (const char* name : {kViewFolder, kPendingFolder, kOrphanFolder, kStaleFolder}) {
-    if (::mkdirat(tree.fd(), name, 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory + "/" + name);
+    const auto made = tree.make_directory(name, 0700);
+    if (!made && made.error().code() != ErrorCode::kExists) return fail(Error(made.error()).with_context(directory));
   }
-  tree.keeps_seals_ = ::setxattr(in_folder(directory, kOrphanFolder).c_str(), "user.inductorfs.probe", "1", 1, 0) == 0;
+  INDUCTORFS_TRY_ASSIGN(auto view, open_at(tree.root_.get(), kViewFolder, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  tree.view_ = std::move(view);
+  tree.keeps_seals_ = tree.takes_marks();
   return tree;
 }
 
+bool LocalTree::is_at(const std::string& directory) {
+  struct stat status {};
+  return ::stat(in_folder(directory, kViewFolder).c_str(), &status) == 0 || errno != ENOENT;
+}
+
+Result<HeldParent> LocalTree::held(std::string_view path) const {
+  constexpr std::string_view kInView = "view/";
+  // The kernel counts the path of the parent alone, and what has the last name could not be reached through it.
+  if (path.size() > kInView.size() + kPathLimit) return fail(ErrorCode::kNameTooLong, "a path of the store");
+  return path.starts_with(kInView) ? HeldParent::of(view_.get(), path.substr(kInView.size()))
+                                   : HeldParent::of(root_.get(), path);
+}
+
 Result<void> LocalTree::dress_root() const {
-  const std::string root = view("");
-  if (::geteuid() == 0 && ::fchownat(fd(), root.c_str(), owner_, group_, AT_SYMLINK_NOFOLLOW) != 0) {
-    return fail_errno("chown", root);
-  }
-  if (::fchmodat(fd(), root.c_str(), mode_, 0) != 0) return fail_errno("chmod", root);  // a chown takes bits away
-  return {};
+  if (::geteuid() == 0) INDUCTORFS_TRY(set_owner(kViewFolder, owner_, group_));
+  return set_mode(kViewFolder, mode_);  // a chown takes bits away
 }
 
 Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) const {
   struct stat status {};
-  if (::fstatat(fd(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
-  if (errno == ENOENT || errno == ENOTDIR) return std::optional<struct stat>{};
-  return fail_errno("stat", path);
+  const auto at = held(path);
+  if (at && ::fstatat(at->fd(), at->name(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
+  const Error why = at ? error_from_errno(errno, "stat", path) : at.error();
+  const bool is_absent = why.code() == ErrorCode::kNotFound || why.code() == ErrorCode::kNotDirectory;
+  return is_absent ? Result<std::optional<struct stat>>(std::nullopt) : fail(why);
 }
 
 Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) const {
@@ -136,7 +149,8 @@ Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) co
 }
 
 Result<Fd> LocalTree::open_directory(const std::string& path) const {
-  return open_at(fd(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  return open_at(at.fd(), at.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path, size_t most) {
@@ -151,7 +165,16 @@ Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::st
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
-    items.push_back({std::string(name), entry->d_ino, static_cast<mode_t>(DTTOIF(entry->d_type))});
+    auto type = static_cast<mode_t>(DTTOIF(entry->d_type));
+    if (entry->d_type == DT_UNKNOWN) {  // xfs without ftype, some FUSE and network file systems
+      struct stat status {};
+      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT) continue;
+        return fail_errno("stat", join(path, name));
+      }
+      type = status.st_mode & S_IFMT;
+    }
+    items.push_back({std::string(name), entry->d_ino, type});
     if (items.size() % kListStep == 0) takeover::note_progress();
   }
   return items;
@@ -159,7 +182,8 @@ Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::st
 
 Result<std::vector<LocalTree::Item>> LocalTree::list_below(const Fd& directory, const std::string& below) {
   takeover::note_progress();
-  auto opened = open_at(directory.get(), below.empty() ? "." : below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const auto at = HeldParent::of(directory.get(), below.empty() ? "." : below);
+  auto opened = at ? open_at(at->fd(), at->name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW) : fail(at.error());
   if (opened) return list(std::move(*opened), below);
   const auto code = opened.error().code();
   if (code == ErrorCode::kNotFound || code == ErrorCode::kNotDirectory) return std::vector<Item>{};
@@ -174,16 +198,28 @@ bool LocalTree::is_empty(const std::string& path) const {
 }
 
 Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
-  auto file = open_regular_file(fd(), path, writable ? O_RDWR : O_RDONLY);
-  if (file || !writable || file.error().code() != ErrorCode::kNotPermitted) return file;
+  if (!writable) {
+    INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+    return open_regular_file(at, path, O_RDONLY);
+  }
+  // Of the descriptor that is written to: whatever else was believed of the file, no writer gets into a blob.
+  auto file = open_writable(path);
+  if (file && is_stores(file->get())) return fail(ErrorCode::kBusy, path + " is a blob of the store");
+  return file;
+}
+
+Result<Fd> LocalTree::open_writable(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  auto file = open_regular_file(at, path, O_RDWR);
+  if (file || file.error().code() != ErrorCode::kNotPermitted) return file;
   // A file created read-only is still written through the descriptor that created it (git does so). With no handles
   // the daemon opens again, which an ordinary user's daemon may only do while the owner may write.
   const auto status = stat(path);
   if (!status || !*status) return file;
   const mode_t mode = (*status)->st_mode & 07777;
-  if (::fchmodat(fd(), path.c_str(), mode | S_IWUSR | S_IRUSR, 0) != 0) return file;
-  auto again = open_regular_file(fd(), path, O_RDWR);
-  (void)::fchmodat(fd(), path.c_str(), mode, 0);  // it was just allowed to
+  if (!set_mode(path, mode | S_IWUSR | S_IRUSR)) return file;
+  auto again = open_regular_file(at, path, O_RDWR);
+  (void)set_mode(path, mode);  // it was just allowed to
   return again;
 }
 
@@ -193,50 +229,67 @@ Result<std::string> LocalTree::read_file(const std::string& path, uint64_t limit
 }
 
 Result<void> LocalTree::rename(const std::string& from, const std::string& to, unsigned flags) const {
-  if (::renameat2(fd(), from.c_str(), fd(), to.c_str(), flags) != 0) return fail_errno("rename", from);
-  return {};
+  INDUCTORFS_TRY_ASSIGN(const auto source, held(from));
+  INDUCTORFS_TRY_ASSIGN(const auto target, held(to));
+  const bool done = ::renameat2(source.fd(), source.name(), target.fd(), target.name(), flags) == 0;
+  return done ? Result<void>{} : fail_errno("rename", from);
 }
 
-Result<void> LocalTree::unlink(const std::string& path) const {
-  if (::unlinkat(fd(), path.c_str(), 0) != 0 && errno != ENOENT) return fail_errno("unlink", path);
-  return {};
+Result<void> LocalTree::unlink(const std::string& path, bool must_exist) const {
+  const auto at = held(path);
+  if (at && ::unlinkat(at->fd(), at->name(), 0) == 0) return {};
+  const Error why = at ? error_from_errno(errno, "unlink", path) : at.error();
+  return !must_exist && why.code() == ErrorCode::kNotFound ? Result<void>{} : fail(why);
 }
 
 Result<void> LocalTree::link(const std::string& from, const std::string& to) const {
-  if (::linkat(fd(), from.c_str(), fd(), to.c_str(), 0) != 0) return fail_errno("link", from);
-  return {};
+  INDUCTORFS_TRY_ASSIGN(const auto source, held(from));
+  INDUCTORFS_TRY_ASSIGN(const auto target, held(to));
+  const bool done = ::linkat(source.fd(), source.name(), target.fd(), target.name(), 0) == 0;
+  return done ? Result<void>{} : fail_errno("link", from);
+}
+
+Result<void> LocalTree::link(const Fd& file, const std::string& to) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(to));
+  const std::string from = proc_path(file.get());
+  const bool done = ::linkat(AT_FDCWD, from.c_str(), at.fd(), at.name(), AT_SYMLINK_FOLLOW) == 0;
+  return done ? Result<void>{} : fail_errno("link", to);
+}
+
+Result<void> LocalTree::remove_tree(const std::string& path) const {
+  const auto at = held(path);
+  if (!at) return at.error().code() == ErrorCode::kNotFound ? Result<void>{} : fail(at.error());
+  return inductorfs::remove_tree(at->in_proc());  // from there on it follows nothing
 }
 
 Result<void> LocalTree::make_view_directories(std::string_view path, const RootAccess& access) const {
   for (size_t end = 0; end != std::string_view::npos && !path.empty();) {
     end = path.find('/', end == 0 ? 0 : end + 1);
     const std::string prefix = view(path.substr(0, end));
-    if (::mkdirat(fd(), prefix.c_str(), access.mode) != 0) {
-      if (errno == EEXIST) continue;
-      return fail_errno("mkdir", prefix);
+    if (const auto made = make_directory(prefix, access.mode); !made) {
+      if (made.error().code() == ErrorCode::kExists) continue;
+      return made;
     }
     fail_point("view.directory_made");
-    if (::fchmodat(fd(), prefix.c_str(), access.mode, 0) != 0) return fail_errno("chmod", prefix);
-    if (::geteuid() == 0 && ::fchownat(fd(), prefix.c_str(), access.uid, access.gid, AT_SYMLINK_NOFOLLOW) != 0) {
-      return fail_errno("chown", prefix);
-    }
+    INDUCTORFS_TRY(set_mode(prefix, access.mode));
+    if (::geteuid() == 0) INDUCTORFS_TRY(set_owner(prefix, access.uid, access.gid));
   }
   return {};
 }
 
 Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const {
-  INDUCTORFS_TRY_ASSIGN(auto from, open_regular_file(fd(), path, O_RDONLY));
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  INDUCTORFS_TRY_ASSIGN(auto from, open_regular_file(at, path, O_RDONLY));
   struct stat status {};
   if (::fstat(from.get(), &status) != 0) return fail_errno("stat", path);
   // Beside the other nameless files, so that the copy never shows in the view.
   auto made = early.take(from.get());
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : in_folder(kOrphanFolder, "copy-" + std::to_string(status.st_ino));
-  if (!copied) (void)::unlinkat(fd(), copy.c_str(), 0);  // left by a copy that failed
-  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file))
-                                        : open_at(fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  if (!copied) (void)unlink(copy);  // left by a copy that failed
+  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : create_file(copy, 0600));
   const auto undo = [&](Error error) -> Result<void> {
-    (void)::unlinkat(fd(), copy.c_str(), 0);  // the error that is reported came first
+    (void)unlink(copy);  // the error that is reported came first
     return fail(std::move(error));
   };
   const uint64_t wanted = copied ? 0 : early.wanted(static_cast<uint64_t>(status.st_size));
@@ -258,11 +311,13 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
   const size_t slash = path.rfind('/');
   const std::string above = slash == std::string::npos ? std::string() : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  INDUCTORFS_TRY_ASSIGN(auto directory, open_at(fd(), view(above), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  if (::mkdirat(fd(), kSetAsideFolder, 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", kSetAsideFolder);
+  INDUCTORFS_TRY_ASSIGN(auto directory, open_directory(view(above)));
+  const auto made = make_directory(kSetAsideFolder, 0700);
+  if (!made && made.error().code() != ErrorCode::kExists) return fail(made.error());
   for (int number = 1; number < kMost; ++number) {
     std::string place = in_folder(kSetAsideFolder, std::to_string(number));
-    if (::renameat2(directory.get(), name.c_str(), fd(), place.c_str(), RENAME_NOREPLACE) == 0) return place;
+    INDUCTORFS_TRY_ASSIGN(const auto to, held(place));
+    if (::renameat2(directory.get(), name.c_str(), to.fd(), to.name(), RENAME_NOREPLACE) == 0) return place;
     if (errno != EEXIST) return fail_errno("rename", path);
   }
   return fail(ErrorCode::kTooLarge,
@@ -295,9 +350,19 @@ std::optional<std::string> LocalTree::seal_of(int file) const {
   if (!keeps_seals_) return std::nullopt;
   std::array<char, 128> value{};
   const ssize_t size = ::fgetxattr(file, kSealName, value.data(), value.size());
-  if (size < 0) return std::nullopt;
+  if (size <= 0) return std::nullopt;
   return std::string(value.data(), static_cast<size_t>(size));
 }
+
+/// A disk that is full or fails keeps the marks that it has.
+bool LocalTree::takes_marks() const {
+  constexpr const char* kProbe = "user.inductorfs.probe";
+  if (xattr(kOrphanFolder, kProbe)) return true;
+  const auto set = set_xattr(kOrphanFolder, kProbe, "1", 0);
+  return set || set.error().code() != ErrorCode::kNotSupported;
+}
+
+bool LocalTree::is_stores(int file) const { return keeps_seals_ && ::fgetxattr(file, kSealName, nullptr, 0) >= 0; }
 
 Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
   if (!keeps_seals_) return {};
@@ -305,6 +370,10 @@ Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
     return fail_errno("setxattr", kSealName);
   }
   return {};
+}
+
+void LocalTree::remove_seal(int file) const {
+  (void)::fremovexattr(file, kSealName);  // one that stays costs the next writer a copy
 }
 
 bool LocalTree::is_changed(int file) const { return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0; }
@@ -317,29 +386,28 @@ void LocalTree::mark_changed(int file, uint64_t instead_of) const {
 }
 
 std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {
-  if (!keeps_seals_) return std::nullopt;
+  const auto at = keeps_seals_ ? held(path) : fail(ErrorCode::kNoData);
   std::array<char, kMarkLimit> value{};
-  const ssize_t size = ::lgetxattr(join(proc_path(fd()), path).c_str(), name, value.data(), value.size());
+  const ssize_t size = at ? ::lgetxattr(at->in_proc().c_str(), name, value.data(), value.size()) : -1;
   if (size < 0) return std::nullopt;
   return std::string(value.data(), static_cast<size_t>(size));
 }
 
 void LocalTree::set_mark(const std::string& path, const char* name, const std::string& value) const {
   if (!keeps_seals_) return;
-  const std::string whole = join(proc_path(fd()), path);
-  const auto set = [&] { return ::lsetxattr(whole.c_str(), name, value.data(), value.size(), 0) == 0; };
-  if (set() || errno != EACCES) return;
+  const auto done = set_xattr(path, name, value, 0);
+  if (done || done.error().code() != ErrorCode::kNotPermitted) return;
   // An ordinary user's daemon may only do it while the owner may write (xattr(7)).
   const auto status = stat(path);
   if (!status || !*status || !S_ISREG((*status)->st_mode)) return;
   const mode_t mode = (*status)->st_mode & 07777;
-  if (::fchmodat(fd(), path.c_str(), mode | S_IWUSR, 0) != 0) return;
-  (void)set();                                    // best effort
-  (void)::fchmodat(fd(), path.c_str(), mode, 0);  // it was just allowed to
+  if (!set_mode(path, mode | S_IWUSR)) return;
+  (void)set_xattr(path, name, value, 0);  // best effort
+  (void)set_mode(path, mode);             // it was just allowed to
 }
 
 void LocalTree::remove_mark(const std::string& path, const char* name) const {
-  if (keeps_seals_) (void)::lremovexattr(join(proc_path(fd()), path).c_str(), name);  // most have none
+  if (keeps_seals_) (void)set_xattr(path, name, std::nullopt, 0);  // most have none
 }
 
 }  // namespace inductorfs::vfs

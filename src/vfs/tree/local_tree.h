@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/vfs/types.h"
 #include "vfs/tree/common_access.h"
+#include "vfs/tree/held_parent.h"
 
 namespace inductorfs::vfs {
 
@@ -21,7 +23,9 @@ class EarlyCopy;
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path), `pending/`
 /// (files of pending Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
 /// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All
-/// paths are relative to that directory. Symbolic links are never followed. Calls block on the local disk.
+/// paths are relative to that directory. No component of one is ever followed if it is a symbolic link: users may make
+/// links, and exchange them for directories at any time. All calls that go by a path below the directory are here
+/// (tests/lint/check_paths.py). Calls block on the local disk.
 /// Safe for concurrent use.
 class LocalTree {
  public:
@@ -37,6 +41,8 @@ class LocalTree {
   static constexpr const char* kOrphanFolder = "orphans";
   static constexpr const char* kStaleFolder = "stale";
   static constexpr const char* kSetAsideFolder = "set-aside";
+  /// A symbolic link in a directory of pending/, to the path in the view at which its files are put.
+  static constexpr const char* kWhereLink = ".where";
 
   /// The longest path below the mount: every file is reached by its whole path, and PATH_MAX counts "view/" and the
   /// NUL.
@@ -47,7 +53,9 @@ class LocalTree {
   /// mount.
   [[nodiscard]] Result<void> dress_root() const;
 
-  [[nodiscard]] int fd() const { return root_.get(); }
+  /// Says whether a directory has a view.
+  [[nodiscard]] static bool is_at(const std::string& directory);
+
   [[nodiscard]] static std::string view(std::string_view path) {
     return path.empty() ? std::string(kViewFolder) : in_folder(kViewFolder, path);
   }
@@ -70,13 +78,43 @@ class LocalTree {
   /// makes progress by it; what is no directory any more has no items.
   [[nodiscard]] static Result<std::vector<Item>> list_below(const Fd& directory, const std::string& below);
   [[nodiscard]] bool is_empty(const std::string& path) const;
-  /// Opens a regular file; kInvalid where another kind of file has got the name, which is never opened.
+  /// Opens a regular file; kInvalid where another kind of file has got the name, which is never opened. An inode of the
+  /// store's (is_stores()) is not opened to be written to: kBusy.
   [[nodiscard]] Result<Fd> open_file(const std::string& path, bool writable) const;
   /// Returns the whole content of a file that open_file() opens; kTooLarge when it has more than `limit` bytes.
   [[nodiscard]] Result<std::string> read_file(const std::string& path, uint64_t limit) const;
   [[nodiscard]] Result<void> rename(const std::string& from, const std::string& to, unsigned flags = 0) const;
-  [[nodiscard]] Result<void> unlink(const std::string& path) const;
+  /// One that is not there is no error, unless it `must_exist`.
+  [[nodiscard]] Result<void> unlink(const std::string& path, bool must_exist = false) const;
   [[nodiscard]] Result<void> link(const std::string& from, const std::string& to) const;
+  /// Gives an open file a name, whatever has its earlier name by now.
+  [[nodiscard]] Result<void> link(const Fd& file, const std::string& to) const;
+  /// Removes what is there, with all below it, like rm -rf.
+  [[nodiscard]] Result<void> remove_tree(const std::string& path) const;
+
+  // ---- as the system calls of a similar name; the last component is not followed either
+  [[nodiscard]] Result<Fd> create_file(const std::string& path, mode_t mode) const;
+  [[nodiscard]] Result<void> make_directory(const std::string& path, mode_t mode) const;
+  [[nodiscard]] Result<void> remove_directory(const std::string& path) const;
+  [[nodiscard]] Result<void> make_node(const std::string& path, mode_t mode, dev_t device) const;
+  [[nodiscard]] Result<void> make_symlink(const std::string& target, const std::string& path) const;
+  [[nodiscard]] Result<std::string> read_link(const std::string& path) const;
+  [[nodiscard]] Result<void> set_owner(const std::string& path, uid_t uid, gid_t gid) const;
+  [[nodiscard]] Result<void> set_mode(const std::string& path, mode_t mode) const;
+  /// nullptr: now.
+  [[nodiscard]] Result<void> set_times(const std::string& path, const struct timespec* times) const;
+  static constexpr size_t kXattrLimit = size_t{64} * 1024;  ///< XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
+  [[nodiscard]] Result<std::string> xattr(const std::string& path, const std::string& name) const;
+  [[nodiscard]] Result<std::vector<std::string>> xattr_names(const std::string& path) const;
+  /// Without a value: removes it.
+  [[nodiscard]] Result<void> set_xattr(const std::string& path, const std::string& name,
+                                       std::optional<std::string_view> value, int flags) const;
+  [[nodiscard]] Result<struct statvfs> statistics() const;
+  /// Writes all that was changed to the disk.
+  [[nodiscard]] Result<void> sync() const;
+  /// For what takes the directory and the name apart (store::BlobStore::adopt, write_file_atomically).
+  [[nodiscard]] Result<HeldParent> held(std::string_view path) const;
+
   /// Makes every missing directory of view/<path> with this owner and mode.
   [[nodiscard]] Result<void> make_view_directories(std::string_view path, const RootAccess& access) const;
   /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory, because the path
@@ -89,12 +127,18 @@ class LocalTree {
   /// copied before, and says how many of them are wanted.
   [[nodiscard]] Result<void> unshare(const std::string& path, EarlyCopy& early) const;
 
-  /// The seal is an extended attribute of the file's inode that holds its digest, so that a restart knows what was
-  /// handed to the publish queue already. Without such attributes on the disk every start seals again, which is
+  /// The seal is an extended attribute of the file's inode. It is there before the store can have the inode, empty at
+  /// first, and holds the digest when that was handed to the publish queue, so that a restart knows what was. Without
+  /// such attributes on the disk the store never shares an inode, and every start seals again, which is
   /// harmless.
   [[nodiscard]] bool keeps_seals() const { return keeps_seals_; }
+  /// Returns the digest in a seal.
   [[nodiscard]] std::optional<std::string> seal_of(int file) const;
+  /// Says whether the file has a seal, empty or not: the store may have its inode.
+  [[nodiscard]] bool is_stores(int file) const;
   [[nodiscard]] Result<void> set_seal(int file, std::string_view digest_hex) const;
+  /// Of a file whose inode the store has not taken.
+  void remove_seal(int file) const;
   /// Says whether the file is a copy that was made to be written to: if it is not sealed, it stays private, and no
   /// start seals it.
   [[nodiscard]] bool is_changed(int file) const;
@@ -114,12 +158,18 @@ class LocalTree {
   static constexpr const char* kScopeName = "user.inductorfs.scope";        ///< scopes that the file's writers fitted
   static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why the file never leaves the host
   static constexpr const char* kDisputedName = "user.inductorfs.disputed";  ///< in pending/: KeyState::Put
-  static constexpr const char* kModeName = "user.inductorfs.mode";          ///< somebody chose the mode by chmod(2)
-  static constexpr const char* kSeenName = "user.inductorfs.seen";          ///< RootTree::mark_view()
-  static constexpr const char* kEntryName = "user.inductorfs.entry";        ///< in stale/: the file's canonical path
+  static constexpr const char* kLeftName = "user.inductorfs.left";    ///< of a set that nobody completed (KeySets)
+  static constexpr const char* kUnseen = "new";                       ///< its value until a start has met the file
+  static constexpr const char* kModeName = "user.inductorfs.mode";    ///< somebody chose the mode by chmod(2)
+  static constexpr const char* kSeenName = "user.inductorfs.seen";    ///< RootTree::mark_view()
+  static constexpr const char* kEntryName = "user.inductorfs.entry";  ///< in stale/: the file's canonical path
 
  private:
+  [[nodiscard]] bool takes_marks() const;
+  [[nodiscard]] Result<Fd> open_writable(const std::string& path) const;
+
   Fd root_;
+  Fd view_;  ///< most paths begin here
   uid_t owner_ = 0;
   gid_t group_ = 0;
   mode_t mode_ = 0755;

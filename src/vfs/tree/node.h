@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,13 +28,6 @@ enum class Backing {
   kVirtual,  ///< a directory that is there only because entries lie below it
 };
 
-/// Says whether a local file's inode is shared with the store, so that it must not be written to again.
-enum class SealState {
-  kOpen,
-  kSealed,
-  kAskDisk,  ///< not sealed under this node: RootTree::is_sealed() finds out when it matters
-};
-
 struct Node;
 
 /// The bytes and attributes of a node. Guarded by the node's own lock, which may be held while its bytes are copied.
@@ -41,14 +36,16 @@ struct Content {
   std::string elsewhere;  ///< kLocal: path below the file system's directory when it is not in view/
   Attributes attributes;
   bool attributes_valid = false;
+  /// Of a directory: when names of the cluster came to it or went, as far as this node knows (since 1970).
+  std::chrono::nanoseconds names_changed{0};
   bool copying = false;  ///< a thread is copying the bytes before it takes this lock (EarlyCopy)
   // kLocal regular files
-  SealState sealed = SealState::kOpen;
   uint64_t active_writes = 0;
   uint64_t version = 0;     ///< counts changes of the bytes
   bool unfinished = false;  ///< written in place, and a process may still have it open for writing (InPlace)
   SteadyTime last_change{};
-  pid_t last_writer = 0;  ///< the thread whose process was last examined as a writer
+  pid_t last_writer = 0;           ///< the thread whose process was last examined as a writer
+  std::optional<uid_t> last_user;  ///< who was last looked at as one of the file's makers (makers.h)
   /// For a file under a final name: what this worker learned of its writers. nullptr: its marks on the disk tell.
   std::shared_ptr<const Provenance> provenance;
   // kShared
@@ -70,6 +67,9 @@ struct Listing {
   std::map<uint64_t, Item> by_cookie;
   bool known = false;
   std::string made_for;  ///< where programs see different names: the branches that are listed
+
+  /// Returns where the name was in the last listing; end() of by_cookie when it was not there.
+  [[nodiscard]] std::map<uint64_t, Item>::const_iterator find(std::string_view name) const;
 };
 
 /// One inode that the kernel, or a background thread, knows.
@@ -86,6 +86,8 @@ struct Node {
   std::atomic<uint32_t> pins{0};
   /// The owner of the local file when its attributes were last read; the sealer uses it to let users take turns.
   mutable std::atomic<uid_t> owner{0};
+  /// Of a directory: the time of the cluster's names in it that the kernel was told last (RootTree::attributes).
+  mutable std::atomic<int64_t> told_change{0};
 
   std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: the node was deleted
   std::map<std::string, NodeId, std::less<>> children;
@@ -105,11 +107,19 @@ struct Node {
 };
 using NodePtr = std::shared_ptr<Node>;
 
-/// Forgets the directory's cached attributes after a name in it came or went, because the disk has changed its times.
-inline void changed_names_in(const NodePtr& directory) {
-  directory->content.with([](Content& content) {
-    if (content.backing == Backing::kLocal) content.attributes_valid = false;
+/// Notes that a directory shows another name of the cluster, or one less: of that the disk keeps no time.
+inline void note_change(const NodePtr& directory) {
+  directory->content.with(
+      [](Content& content) { content.names_changed = std::chrono::system_clock::now().time_since_epoch(); });
+}
+
+/// Notes that a name of the file, or in the directory, came or went. The disk has changed the times of one that it has.
+inline void changed_names_in(const NodePtr& node) {
+  const bool is_on_disk = node->content.with([](Content& content) {
+    content.attributes_valid = content.attributes_valid && content.backing != Backing::kLocal;
+    return content.backing == Backing::kLocal;
   });
+  if (!is_on_disk && node->is_directory()) note_change(node);
 }
 
 /// Uses the contents of two nodes at once. It locks them in the order of their ids; `second` may be nullptr, or the

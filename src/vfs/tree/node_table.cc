@@ -192,11 +192,22 @@ NodePtr NodeTable::add(const NodePtr& parent, std::string_view name, NodePtr nod
   });
 }
 
-void NodeTable::add_unnamed(const NodePtr& node, uint64_t references) {
-  change([&](State& state, NodeJournal::Batch& batch) {
+NodePtr NodeTable::add_unnamed(NodePtr node, uint64_t references, std::optional<uint64_t> inode_number) {
+  return change([&](State& state, NodeJournal::Batch& batch) {
+    if (const auto local = inode_number ? state.local.find(*inode_number) : state.local.end();
+        local != state.local.end()) {
+      const NodePtr same = local->second.lock();
+      if (same && at(state, same->id)) node = same;
+    }
     enter(state, batch, node);
+    if (inode_number) {
+      state.local[*inode_number] = node;
+      node->local_inode = *inode_number;
+      batch.local_inode(node->id, *inode_number);
+    }
     node->lookups.fetch_add(references, std::memory_order_relaxed);
     batch.count(node->id, references);
+    return node;
   });
 }
 
@@ -209,10 +220,10 @@ bool NodeTable::count_known(const NodePtr& node) {
   });
 }
 
-NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name) {
+NodePtr NodeTable::detach(const NodePtr& parent, std::string_view name, const NodePtr& only) {
   return change([&](State& state, NodeJournal::Batch& batch) -> NodePtr {
     const auto found = parent->children.find(name);
-    if (found == parent->children.end()) return nullptr;
+    if (found == parent->children.end() || (only && found->second != only->id)) return nullptr;
     NodePtr node = at(state, found->second);
     parent->children.erase(found);
     if (node) erase_name(*node, parent->id, name);

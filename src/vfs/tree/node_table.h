@@ -55,12 +55,14 @@ class NodeTable {
   /// not in the table enters it. Counts `references` kernel references on the node that is returned.
   NodePtr add(const NodePtr& parent, std::string_view name, NodePtr node, uint64_t references,
               const std::optional<LocalFile>& file = std::nullopt);
-  /// Enters a node that has no name in the tree (a pending file).
-  void add_unnamed(const NodePtr& node, uint64_t references);
+  /// Enters a node that has no name in the tree. Of a pending file, which has this inode, another node may be known:
+  /// returns the one that is.
+  NodePtr add_unnamed(NodePtr node, uint64_t references, std::optional<uint64_t> inode_number = std::nullopt);
   /// Counts one kernel reference on a node, unless it has left the table; returns whether it is there.
   [[nodiscard]] bool count_known(const NodePtr& node);
-  /// Removes the name and returns its node, which stays in the table until it is forgotten or released.
-  NodePtr detach(const NodePtr& parent, std::string_view name);
+  /// Removes the name and returns its node, which stays in the table until it is forgotten or released. With `only`, if
+  /// that is the node still: whoever looked before may otherwise take the name from a later one.
+  NodePtr detach(const NodePtr& parent, std::string_view name, const NodePtr& only = nullptr);
   /// Moves a name; returns the node that had the new name before.
   NodePtr move(const NodePtr& parent, std::string_view name, const NodePtr& new_parent, std::string_view new_name);
   void exchange(const NodePtr& a_parent, std::string_view a, const NodePtr& b_parent, std::string_view b);

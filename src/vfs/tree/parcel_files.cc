@@ -23,15 +23,15 @@ int64_t time_of(const struct stat& status) { return status.st_mtim.tv_sec * kSec
 
 Result<Fd> open_below(const Fd& directory, const std::string& path, int flags) {
   // A FIFO must not hold the thread.
-  return open_at(directory.get(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags);
+  INDUCTORFS_TRY_ASSIGN(const auto at, HeldParent::of(directory.get(), path));
+  return open_at(at.fd(), at.name(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | flags);
 }
 
 /// Adds one name of the directory.
 Result<void> add_item(ParcelFiles& files, const std::string& path) {
   struct stat status {};
-  if (::fstatat(files.directory.get(), path.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
-    return fail_errno("stat", path);
-  }
+  INDUCTORFS_TRY_ASSIGN(const auto at, HeldParent::of(files.directory.get(), path));
+  if (::fstatat(at.fd(), at.name(), &status, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("stat", path);
   const bool directory = S_ISDIR(status.st_mode);
   if (!directory && !S_ISREG(status.st_mode)) {
     return fail(ErrorCode::kNotSupported, path + " is neither a file nor a directory");
@@ -45,7 +45,6 @@ Result<void> add_item(ParcelFiles& files, const std::string& path) {
   if (!directory) item.size = static_cast<uint64_t>(status.st_size);
   files.items.push_back(std::move(item));
   files.times.push_back(time_of(status));
-  files.owners.push_back(status.st_uid);
   return {};
 }
 
@@ -62,19 +61,14 @@ Result<void> add_below(ParcelFiles& files, const std::string& below, size_t leve
   return {};
 }
 
-/// Orders the items as the parcel does, and their owners with them.
+/// Orders the items as the parcel does, and their times with them.
 Result<ParcelFiles> finished(ParcelFiles files) {
   std::vector<size_t> order(files.items.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(),
             [&](size_t one, size_t other) { return files.items[one].path < files.items[other].path; });
-  std::vector<uid_t> owners;
   std::vector<int64_t> times;
-  for (const size_t index : order) {
-    owners.push_back(files.owners[index]);
-    times.push_back(files.times[index]);
-  }
-  files.owners = std::move(owners);
+  for (const size_t index : order) times.push_back(files.times[index]);
   files.times = std::move(times);
   auto head = codec::encode_parcel_head(files.items);
   if (!head) return fail(ErrorCode::kNotSupported, head.error().what());

@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +21,6 @@ namespace inductorfs::vfs {
 struct ParcelFiles {
   Fd directory;                          ///< the items' paths are relative to it
   std::vector<codec::ParcelItem> items;  ///< in the order of the parcel
-  std::vector<uid_t> owners;             ///< of the items
   std::vector<int64_t> times;  ///< of the items, in ns: a parcel has no times, which any user of a file may set
   std::string head;            ///< codec::encode_parcel_head()
   /// What the cluster has of the index, which names no directory of this host: its bytes, instead of the file's.

@@ -74,18 +74,16 @@ bool is_left_member(const LocalTree& tree, const std::string& place) {
   return tree.mark_of(place, kParcelName) == kMember;
 }
 
-void remove_parcel(const std::string& directory, const std::string& place) {
-  (void)remove_tree(directory + "/" + place);
-}
+void remove_parcel(const LocalTree& tree, const std::string& place) { (void)tree.remove_tree(place); }
 
-void remove_from_view(const LocalTree& tree, const std::string& directory, const std::string& path) {
+void remove_from_view(const LocalTree& tree, const std::string& path) {
   if (form_of(path) == layout::Form::kIndex) {
     const auto files = parcel_files(tree, path);
     for (const auto& item : files ? files->items : std::vector<codec::ParcelItem>{}) {
-      remove_parcel(directory, LocalTree::view(join(parent_path(path), item.path)));
+      remove_parcel(tree, LocalTree::view(join(parent_path(path), item.path)));
     }
   }
-  remove_parcel(directory, LocalTree::view(path));
+  remove_parcel(tree, LocalTree::view(path));
 }
 
 }  // namespace inductorfs::vfs

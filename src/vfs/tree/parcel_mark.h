@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -37,9 +36,8 @@ void forget_parcel_mark(const LocalTree& tree, const std::string& place);
 void mark_member(const LocalTree& tree, const std::string& place);
 [[nodiscard]] bool is_left_member(const LocalTree& tree, const std::string& place);
 /// Removes a file, or a directory with all below it. What cannot be removed is met again at the next start.
-void remove_parcel(const std::string& directory, const std::string& place);
+void remove_parcel(const LocalTree& tree, const std::string& place);
 /// The same for a path of the view; an index takes with it what it names, which would be in the way of another one.
-/// `directory`: the file system's.
-void remove_from_view(const LocalTree& tree, const std::string& directory, const std::string& path);
+void remove_from_view(const LocalTree& tree, const std::string& path);
 
 }  // namespace inductorfs::vfs

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/tree/paths.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -63,20 +64,27 @@ bool is_being_built(const std::string& directory, const std::string& name,
   });
 }
 
-bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
-                  const std::string& key) {
-  bool has_group = false;
+SetState state_of_set(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
+                      const std::string& key) {
+  SetState state = SetState::kNoGroup;
   for (const auto& name : files) {
     if (!layout::is_group_file(name)) continue;
     const auto text = tree.read_file(join(directory, name), kGroupFileLimit);
-    if (!text) return false;
-    const auto children = layout::group_children(*text, key);
-    if (!children) return false;
-    has_group = true;
-    if (!std::all_of(children->begin(), children->end(), [&](const auto& c) { return files.contains(c); }))
-      return false;
+    const auto children = text ? layout::group_children(*text, key) : fail(text.error());
+    if (!children) return SetState::kUnknown;
+    if (!std::ranges::all_of(*children, [&](const auto& child) { return files.contains(child); })) {
+      return SetState::kLacksChildren;
+    }
+    state = SetState::kWhole;
   }
-  return has_group;
+  return state;
+}
+
+Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
+  if (!layout::is_group_file(last_component(path))) return codec::digest_of_file(file);
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file), kGroupFileLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto canonical, layout::canonical_group(text, last_component(parent_path(path))));
+  return codec::digest_of(canonical);
 }
 
 void put_groups_first(std::vector<std::string>& names) {
@@ -104,8 +112,11 @@ bool may_come_into_a_root(std::string_view path) {
 
 bool absence_may_be_kept(const std::string& path, const layout::Name& entry) {
   if (!layout::is_in_a_root(path)) return !may_come_into_a_root(path);
-  if (parent_path(path) != entry.root) return true;
-  return entry.root.empty() && !layout::is_triton_key_directory(path);
+  const std::string parent = parent_path(path);
+  // A device's directory is listed with the cluster's first set, and the kernel is told a moment later.
+  if (parent_path(entry.path) == "triton" && layout::is_device_name(last_component(path))) return false;
+  if (layout::is_triton_key_directory(path) && !layout::is_device_name(last_component(parent))) return false;
+  return parent != entry.root || entry.root.empty();
 }
 
 }  // namespace inductorfs::vfs

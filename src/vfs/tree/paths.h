@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
 
@@ -39,10 +40,18 @@ namespace inductorfs::vfs {
 inline constexpr size_t kMostInSet = 1024;
 /// The most bytes of a group file that are read.
 inline constexpr uint64_t kGroupFileLimit = 1 << 20;
-/// Says whether these files of a Triton set, in this directory, are all that its group file names. Reads the group
-/// file.
-[[nodiscard]] bool set_is_whole(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
-                                const std::string& key);
+/// What the group files among the files of a Triton key say of the others.
+enum class SetState {
+  kNoGroup,
+  kLacksChildren,
+  kUnknown,  ///< a group file is in a form that this release does not know
+  kWhole,    ///< there is all that they name
+};
+/// Reads the group files among these files, which lie in this directory, of the key with this name.
+[[nodiscard]] SetState state_of_set(const std::set<std::string>& files, const LocalTree& tree,
+                                    const std::string& directory, const std::string& key);
+/// Returns what the seal of a sound file says: of a group file it is the digest of what the cluster has of it.
+[[nodiscard]] Result<codec::Digest> digest_to_seal(int file, const std::string& path);
 /// Sorts group files to the front: without its group file the rest of a set is no set.
 void put_groups_first(std::vector<std::string>& names);
 /// Says whether the kernel may keep a name. It may not keep temporary names below triton/: their rename into a key
@@ -50,8 +59,8 @@ void put_groups_first(std::vector<std::string>& names);
 /// used.
 [[nodiscard]] bool kernel_may_keep(std::string_view path);
 /// Says whether the kernel may keep the absence of a name. It may not where the name stands in a root below the
-/// mountpoint, is a Triton key in any root, or would be in a root if a directory above it had another name: nobody
-/// tells the kernel of a name in a root that it does not use (RootTree::local_paths_of()).
+/// mountpoint, is a Triton key without a device in any root, or would be in a root if a directory above it had another
+/// name: nobody tells the kernel of a name in a root that it does not use (RootTree::local_paths_of()).
 [[nodiscard]] bool absence_may_be_kept(const std::string& path, const layout::Name& entry);
 
 }  // namespace inductorfs::vfs

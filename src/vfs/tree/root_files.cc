@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 
+#include "inductorfs/base/fail_point.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
+namespace {
+
+Result<std::vector<LocalTree::Item>> items_of(Result<Fd> directory, const std::string& path) {
+  if (directory) return LocalTree::list(std::move(*directory), path);
+  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<LocalTree::Item>{};
+  return fail(std::move(directory).error());
+}
+
+}  // namespace
 
 Result<std::string> RootTree::location(const Node& node, const Content& content) const {
   if (!content.elsewhere.empty()) return content.elsewhere;
@@ -27,27 +41,19 @@ Result<DescriptorCache::Pointer> RootTree::descriptor(const Node& node, Content&
   return descriptors_.put(node.id, std::move(file), writable);
 }
 
-bool RootTree::is_sealed(const Node& node, Content& content) {
-  if (content.sealed != SealState::kAskDisk) return content.sealed == SealState::kSealed;
+bool RootTree::is_sealed(const Node& node, const Content& content) {
+  // Opened while the inode was the file's own; seal() drops it.
+  if (descriptors_.find(node.id, true)) return false;
   const auto place = location(node, content);
   const auto file = place ? disk_.open_file(*place, false) : Result<Fd>(fail(place.error()));
   // What cannot be looked at may be the store's: a writer gets a copy, or the error.
   if (!file) return file.error().code() != ErrorCode::kNotFound;
-  const bool sealed = disk_.seal_of(file->get()) || is_blob_without_seal(file->get());
-  content.sealed = sealed ? SealState::kSealed : SealState::kOpen;
-  return sealed;
+  return disk_.is_stores(file->get());
 }
 
-/// The daemon ended between taking the inode into the store and marking it.
-bool RootTree::is_blob_without_seal(int file) {
-  struct stat status {};
-  struct stat blob_status {};
-  if (::fstat(file, &status) != 0 || status.st_nlink < 2) return false;
-  const auto digest = codec::digest_of_file(file);
-  if (!digest) return false;
-  const auto blob = store_.open_blob(*digest);
-  return blob && ::fstat(blob->file(), &blob_status) == 0 && blob_status.st_ino == status.st_ino &&
-         blob_status.st_dev == status.st_dev;
+Result<void> RootTree::seal(const Node& node, int file) {
+  descriptors_.drop(node.id);
+  return disk_.is_stores(file) ? Result<void>{} : disk_.set_seal(file, {});
 }
 
 std::string RootTree::seal_on_disk(const std::string& path) const {
@@ -60,14 +66,49 @@ std::string RootTree::seal_on_disk(const std::string& path) const {
 }
 
 Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const std::string& path) {
-  const std::string place = LocalTree::view(path);
-  auto directory = moves_.read([&](const Moves&) { return disk_.open_directory(place); });
-  if (directory) return LocalTree::list(std::move(*directory), place);
-  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<LocalTree::Item>{};
-  return fail(std::move(directory).error());
+  return items_of(moves_.read([&](const Moves&) { return disk_.open_directory(LocalTree::view(path)); }), path);
 }
 
-std::vector<std::string> RootTree::local_set(const std::string& path) const {
+Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const Node& directory) {
+  std::optional<std::string> path;
+  auto opened = moves_.read([&](const Moves&) {
+    path = nodes_.path_of(directory);
+    return path ? disk_.open_directory(LocalTree::view(*path)) : fail(ErrorCode::kNotFound);
+  });
+  return items_of(std::move(opened), path.value_or(""));
+}
+
+bool RootTree::has_something(const std::string& path) const {
+  const auto at = nodes_.walk(path);
+  const NodePtr node = at.missing.empty() ? at.node : nullptr;
+  if (node && node->key && node->key->state.with([](const KeyState& state) { return !state.writers.empty(); })) {
+    return true;
+  }
+  const auto status = disk_.stat(LocalTree::view(path));
+  return status && *status && !disk_.is_empty(LocalTree::view(path));
+}
+
+Result<void> RootTree::remove_directory(const std::string& path) {
+  if (has_something(path)) return fail(ErrorCode::kNotEmpty);
+  const auto at = nodes_.walk(path);
+  const NodePtr node = at.missing.empty() ? at.node : nullptr;
+  const auto remove = [&]() -> Result<void> {
+    const auto removed = disk_.remove_directory(LocalTree::view(path));
+    if (!removed && removed.error().code() != ErrorCode::kNotFound) return removed;
+    fail_point("name.directory_removed");
+    if (node) (void)nodes_.detach(at.parent, at.name);
+    return {};
+  };
+  // Who begins a set in it does so under this lock (KeySets), and not in a directory that has gone.
+  INDUCTORFS_TRY(node && node->key ? node->key->state.with([&](const KeyState& state) {
+    return state.writers.empty() ? remove() : fail(ErrorCode::kNotEmpty);
+  })
+                                   : remove());
+  if (node) let_go(nodes_.release(node));
+  return {};
+}
+
+std::vector<std::string> RootTree::kernel_files(const std::string& path) const {
   std::vector<std::string> names;
   auto directory = disk_.open_directory(LocalTree::view(path));
   if (!directory) return names;
@@ -79,9 +120,33 @@ std::vector<std::string> RootTree::local_set(const std::string& path) const {
   return names;
 }
 
+std::vector<std::string> RootTree::local_set(const std::string& path) const {
+  auto names = kernel_files(path);
+  std::set<std::string> of_set;
+  for (const auto& name : names) {
+    if (!layout::is_group_file(name)) continue;
+    of_set.insert(name);
+    const auto text = disk_.read_file(LocalTree::view(join(path, name)), kGroupFileLimit);
+    const auto children = text ? layout::group_children(*text, last_component(path)) : fail(text.error());
+    if (children) of_set.insert(children->begin(), children->end());
+  }
+  std::erase_if(names, [&](const auto& name) { return !of_set.contains(name); });
+  return names;
+}
+
+std::vector<std::string> RootTree::cut_set(const std::string& path) const {
+  auto names = kernel_files(path);
+  if (std::ranges::any_of(names, [](const auto& name) { return layout::is_group_file(name); })) return {};
+  std::erase_if(names, [&](const auto& name) {
+    return disk_.mark_of(LocalTree::view(join(path, name)), LocalTree::kLeftName).has_value();
+  });
+  return names;
+}
+
 bool RootTree::local_set_is_whole(const std::string& path) const {
   const auto names = local_set(path);
-  return set_is_whole({names.begin(), names.end()}, disk_, LocalTree::view(path), last_component(path));
+  return state_of_set({names.begin(), names.end()}, disk_, LocalTree::view(path), last_component(path)) ==
+         SetState::kWhole;
 }
 
 bool RootTree::make_room(uint64_t bytes) {

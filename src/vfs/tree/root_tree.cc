@@ -18,7 +18,6 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kNameLimit = 255;
-constexpr std::chrono::seconds kPrunePause{1};
 
 Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const RootAccess& access) {
   Attributes result;
@@ -28,14 +27,18 @@ Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const R
   result.size = size;
   result.blocks = (size + 511) / 512;
   constexpr int64_t kSecond = 1'000'000'000;
-  result.modified = {entry.mtime_ns / kSecond, entry.mtime_ns % kSecond};
+  const int64_t modified = mtime_of(entry);
+  result.modified = {modified / kSecond, modified % kSecond};
   result.accessed = result.changed = result.modified;
   return result;
 }
 
 }  // namespace
 
-uint64_t inode_number_of(std::string_view path) { return std::hash<std::string_view>{}(path) | (1ULL << 63); }
+uint64_t inode_number_of(std::string_view path) {
+  constexpr uint64_t kNotOnDisk = uint64_t{1} << 62;
+  return (std::hash<std::string_view>{}(path) & (kNotOnDisk - 1)) | kNotOnDisk;
+}
 
 void note_named(const Site& site) {
   if (!site.parent->key || !layout::is_group_file(site.name) || !is_kernel_file(site.path)) return;
@@ -53,10 +56,12 @@ std::string pending_path(const Node& directory, const SetOwner& writer) {
                                                              std::to_string(writer.start));
 }
 
-RootTree::RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store)
+RootTree::RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store,
+                   NamesChanged names_changed)
     : options_(options),
       disk_(std::move(disk)),
       store_(store),
+      names_changed_(std::move(names_changed)),
       root_(std::move(root)),
       nodes_(root_, options.region),
       descriptors_(options.descriptor_limit) {}
@@ -67,7 +72,7 @@ Result<NodePtr> RootTree::live(NodeId id) const {
   return node;
 }
 
-Result<Site> RootTree::site(NodeId parent, std::string_view name) const {
+Result<Site> RootTree::site(const Moves& /*moves*/, NodeId parent, std::string_view name) const {
   if (name.size() > kNameLimit)
     return fail(ErrorCode::kNameTooLong, "a name of " + std::to_string(name.size()) + " bytes");
   INDUCTORFS_TRY_ASSIGN(auto directory, live(parent));
@@ -77,6 +82,14 @@ Result<Site> RootTree::site(NodeId parent, std::string_view name) const {
   Site result{std::move(directory), std::string(name), std::move(*path), {}, {}};
   result.entry = layout::name_of(result.path);
   return result;
+}
+
+Result<Site> RootTree::site_now(NodeId parent, std::string_view name) const {
+  return moves_.read([&](const Moves& moves) { return site(moves, parent, name); });
+}
+
+bool RootTree::is_at(const Moves& /*moves*/, const Site& site) const {
+  return nodes_.path_of(*site.parent, site.name) == site.path;
 }
 
 std::vector<std::string> RootTree::local_paths_of(const std::string& canonical) const {
@@ -112,101 +125,11 @@ std::vector<std::string> RootTree::local_paths_of(const layout::Name& entry) con
     }
   }
   for (const auto& device : devices) paths.push_back(join(join(triton, device), rest));
-  if (is_known(rest.substr(0, rest.find('/')))) paths.push_back(join(entry.root, rest));
+  const std::string_view key = std::string_view(rest).substr(0, rest.find('/'));
+  for (const char* directory : {"", "triton"}) {
+    if (is_known(join(directory, key))) paths.push_back(join(entry.root, join(directory, rest)));
+  }
   return paths;
-}
-
-bool RootTree::Roots::is_full(uid_t owner) const {
-  if (known.size() >= kMostRoots) return true;
-  return std::count_if(known.begin(), known.end(), [owner](const auto& one) { return one.second.owner == owner; }) >=
-         static_cast<ptrdiff_t>(kMostRootsOfOne);
-}
-
-bool RootTree::insert_root(Roots& roots, const layout::Name& entry, uid_t owner) {
-  const auto now = std::chrono::steady_clock::now();
-  if (roots.is_full(owner) && now >= roots.next_prune) {
-    roots.next_prune = now + kPrunePause;
-    std::erase_if(roots.known, [this](const auto& one) { return !nodes_.walk(one.first).missing.empty(); });
-  }
-  if (!roots.known.contains(entry.root) && roots.is_full(owner)) return false;
-  Root& root = roots.known.try_emplace(entry.root, Root{owner, false}).first->second;
-  root.is_torchs = root.is_torchs || layout::proves_root(entry);
-  return true;
-}
-
-bool RootTree::admit(const layout::Name& entry) {
-  if (entry.root.empty()) return true;
-  const bool proves = layout::proves_root(entry);
-  const auto known = roots_.read([&](const Roots& roots) -> std::optional<bool> {
-    const auto found = roots.known.find(entry.root);
-    if (found != roots.known.end()) return !proves || found->second.is_torchs ? std::optional(true) : std::nullopt;
-    const bool stays_full = roots.known.size() >= kMostRoots && std::chrono::steady_clock::now() < roots.next_prune;
-    return stays_full ? std::optional(false) : std::nullopt;
-  });
-  if (known) return *known;
-  const uid_t owner = owner_of(entry.root).value_or(0);
-  return roots_.write([&](Roots& roots) { return insert_root(roots, entry, owner); });
-}
-
-bool RootTree::lists_cluster(const layout::Name& entry) const {
-  if (entry.root.empty()) return true;
-  return roots_.read([&](const Roots& roots) {
-    const auto found = roots.known.find(entry.root);
-    return found != roots.known.end() && (found->second.is_torchs || !layout::is_ambiguous(entry));
-  });
-}
-
-std::vector<std::string> RootTree::roots() const {
-  return roots_.read([](const Roots& roots) {
-    std::vector<std::string> paths;
-    for (const auto& [path, root] : roots.known) paths.push_back(path);
-    return paths;
-  });
-}
-
-std::optional<uid_t> RootTree::owner_of(const std::string& root) const {
-  const auto status = disk_.stat(LocalTree::view(root));
-  if (!status || !*status) return std::nullopt;
-  const auto access = access_of_root({std::string(), root});  // of a branch the root's
-  return access ? std::optional(access->uid) : std::nullopt;
-}
-
-bool RootTree::has_roots_at(const std::string& path) const {
-  return roots_.read([&](const Roots& roots) {
-    if (roots.known.contains(path)) return true;
-    const auto below = roots.known.lower_bound(path + "/");
-    return below != roots.known.end() && below->first.starts_with(path + "/");
-  });
-}
-
-/// Takes the roots at and below a directory out, with what they are called in it.
-std::map<std::string, RootTree::Root> RootTree::take_roots(Roots& roots, const std::string& directory) {
-  std::map<std::string, Root> taken;
-  for (auto one = roots.known.lower_bound(directory); one != roots.known.end() && one->first.starts_with(directory);) {
-    const std::string rest = one->first.substr(directory.size());
-    const bool inside = rest.empty() || rest.front() == '/';
-    if (inside) taken.emplace(rest, one->second);
-    one = inside ? roots.known.erase(one) : std::next(one);
-  }
-  return taken;
-}
-
-void RootTree::move_roots(const std::string& from, const std::string& to) {
-  roots_.write([&](Roots& roots) {
-    for (auto& [rest, root] : take_roots(roots, from)) roots.known[to + rest] = root;
-  });
-  (void)admit(layout::name_of(to));
-}
-
-void RootTree::exchange_roots(const std::string& one, const std::string& other) {
-  roots_.write([&](Roots& roots) {
-    const auto first = take_roots(roots, one);
-    const auto second = take_roots(roots, other);
-    for (const auto& [rest, root] : first) roots.known[other + rest] = root;
-    for (const auto& [rest, root] : second) roots.known[one + rest] = root;
-  });
-  (void)admit(layout::name_of(one));
-  (void)admit(layout::name_of(other));
 }
 
 void RootTree::each_key_directory(const std::function<void(const NodePtr&)>& use) const {
@@ -221,6 +144,7 @@ void RootTree::each_key_directory(const std::function<void(const NodePtr&)>& use
     if (const auto walked = nodes_.walk(root); walked.missing.empty()) use_children(walked.node);
     const auto triton = nodes_.walk(join(root, "triton"));
     if (!triton.missing.empty()) continue;
+    use_children(triton.node);
     for (const auto& [device, node] : nodes_.children(triton.node)) use_children(node);
   }
 }
@@ -235,7 +159,7 @@ void RootTree::make_key_directory(Node& node, const std::string& path) {
   // Staging directories too (triton/<device>/tmp.<uuid>): the bundler renames them to key directories.
   if (node.type != S_IFDIR || !layout::may_hold_triton_set(path)) return;
   node.key = std::make_unique<KeyDirectory>();
-  const auto names = local_set(path);
+  const auto names = kernel_files(path);
   if (std::any_of(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); })) {
     node.key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
   }
@@ -271,6 +195,35 @@ std::optional<RootAccess> RootTree::access_of_root(const layout::Name& entry) co
   return RootAccess{(*status)->st_uid, (*status)->st_gid, (*status)->st_mode & 07777};
 }
 
+std::optional<OwnFile> RootTree::newest_own(const std::string& directory, int depth, const std::string& name) const {
+  std::optional<OwnFile> newest;
+  if (depth == 0) {
+    const std::string path = join(directory, name);
+    const auto status = disk_.stat(LocalTree::view(path));
+    if (!status || !*status || !S_ISREG((*status)->st_mode)) return newest;
+    return OwnFile{path, {}, (*status)->st_mtim.tv_sec * 1'000'000'000 + (*status)->st_mtim.tv_nsec};
+  }
+  for (const auto& item : disk_.list(LocalTree::view(directory)).value_or(std::vector<LocalTree::Item>{})) {
+    if (item.type != S_IFDIR) continue;
+    auto found = newest_own(join(directory, item.name), depth - 1, name);
+    if (found && (!newest || found->mtime_ns > newest->mtime_ns)) newest = std::move(found);
+  }
+  return newest;
+}
+
+bool RootTree::lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const {
+  for (size_t end = 0; end != std::string_view::npos; end = path.find('/', end + 1)) {
+    const std::string above(path.substr(0, end));
+    const auto status = disk_.stat(LocalTree::view(above));
+    if (!status || !*status || !S_ISDIR((*status)->st_mode)) return !status || !*status || !S_ISLNK((*status)->st_mode);
+    if (!above.empty() && layout::is_common_directory(above)) continue;  // as the root is
+    const bool in_group = std::ranges::find(groups, (*status)->st_gid) != groups.end();
+    const mode_t enters = (*status)->st_uid == user ? S_IXUSR : in_group ? S_IXGRP : S_IXOTH;
+    if (((*status)->st_mode & enters) == 0) return false;
+  }
+  return true;
+}
+
 Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
   INDUCTORFS_TRY_ASSIGN(auto shown, own_attributes(node, content));
   // An entry of the cluster has the mode of mode_of(). A file with several names keeps its own, whichever of them is
@@ -279,6 +232,7 @@ Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
       node.is_directory() || (node.is_regular() && content.backing == Backing::kLocal && shown.links == 1);
   const auto path = may_be_common ? nodes_.path_of(node) : std::nullopt;
   if (!path) return shown;
+  if (node.is_directory()) show_change(node, content, *path, shown);
   const auto use = node.is_directory() ? layout::CommonUse::kNone : layout::common_use_of(*path);
   if (node.is_directory() ? !layout::is_common_directory(*path) : use == layout::CommonUse::kNone) return shown;
   const auto root = access_of_root(layout::name_of(*path));
@@ -287,6 +241,22 @@ Result<Attributes> RootTree::attributes(const Node& node, Content& content) {
   // The disk is asked only where the umask was narrower than the root.
   const bool chosen = use != layout::CommonUse::kWrite && wide.mode != shown.mode && mode_is_chosen(node, content);
   return chosen ? widened(shown, *root, use, true) : wide;
+}
+
+void RootTree::show_change(const Node& node, Content& content, const std::string& path, Attributes& shown) const {
+  auto& change = content.names_changed;
+  if (const auto time = names_changed_(layout::name_of(path))) {
+    node.told_change = *time;
+    change = std::max(change, std::chrono::nanoseconds(*time));
+  }
+  const bool is_virtual = content.backing == Backing::kVirtual;
+  if (is_virtual && change.count() == 0) change = std::chrono::system_clock::now().time_since_epoch();
+  for (Timestamp* time : {&shown.accessed, &shown.modified, &shown.changed}) {
+    const auto own = std::chrono::seconds(time->seconds) + std::chrono::nanoseconds(time->nanoseconds);
+    if (!is_virtual && (time == &shown.accessed || own >= change)) continue;
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(change);
+    *time = {seconds.count(), (change - seconds).count()};
+  }
 }
 
 bool RootTree::mode_is_chosen(const Node& node, const Content& content) const {
@@ -365,8 +335,10 @@ void RootTree::mark_view(const std::string& place, const std::vector<std::string
     const auto text = disk_.read_file(join(place, name), kGroupFileLimit);
     const auto named = text ? layout::group_directory(*text, last_component(key_directory)) : Result<std::string>("");
     const std::string seen = seen_by(writer, key_directory);
-    // One that names another directory of the mount was moved here, or copied.
-    const bool elsewhere = named && *named != seen && !named->starts_with(seen_by(writer, {}) + "/");
+    // One that names another directory of the mount was moved here, or copied. A relative path is right for processes
+    // in one working directory, so that everybody is shown an absolute one.
+    const bool elsewhere =
+        named && named->starts_with('/') && *named != seen && !named->starts_with(seen_by(writer, {}) + "/");
     if (elsewhere) disk_.set_mark(join(place, name), LocalTree::kSeenName, seen);
   }
 }
@@ -427,14 +399,24 @@ void RootTree::named_again(const NodePtr& node) {
 }
 
 Result<void> RootTree::make_view_directories(const std::string& path) {
-  return disk_.make_view_directories(path, access_of_entries(layout::name_of(path)));
+  const auto before = disk_.stat(LocalTree::view(path));
+  INDUCTORFS_TRY(disk_.make_view_directories(path, access_of_entries(layout::name_of(path))));
+  if (!listed_more_ || (before && *before)) return {};
+  // A listing that the kernel keeps of one of those above may lack the next.
+  for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('/', end - 1)) {
+    const auto above = nodes_.walk(parent_path(path.substr(0, end)));
+    if (above.missing.empty()) listed_more_(above.node->id);
+  }
+  return {};
 }
 
-Result<void> RootTree::make_local_directory(const NodePtr& directory, const std::string& path) {
+Result<void> RootTree::make_local_directory(const Moves& /*moves*/, const NodePtr& directory) {
   const bool is_virtual =
       directory->content.with([](const Content& content) { return content.backing == Backing::kVirtual; });
   if (!is_virtual) return {};
-  INDUCTORFS_TRY(make_view_directories(path));
+  const auto path = nodes_.path_of(*directory);
+  if (!path) return fail(ErrorCode::kNotFound);
+  INDUCTORFS_TRY(make_view_directories(*path));
   directory->content.with([&](Content& content) { become(directory, content, Backing::kLocal, {}); });
   return {};
 }

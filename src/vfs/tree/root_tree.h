@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "inductorfs/layout/layout.h"
@@ -21,39 +18,12 @@
 #include "vfs/tree/descriptor_cache.h"
 #include "vfs/tree/local_tree.h"
 #include "vfs/tree/node_table.h"
+#include "vfs/tree/tree_state.h"
 
 namespace inductorfs::vfs {
 
-/// Guards paths: a call that uses a path on the disk holds the lock shared, the rename of a directory holds it
-/// exclusively.
-struct Moves {};
-
-/// Deleted files that the kernel has not forgotten yet. Their space comes back when it does: a moment after unlink(2)
-/// returned, if no process has the file open.
-struct Orphans {
-  uint64_t left = 0;
-  uint64_t held = 0;  ///< those that make_room() waited for in vain, because some process has them open
-  std::chrono::steady_clock::time_point held_until = std::chrono::steady_clock::time_point::min();
-  std::chrono::steady_clock::time_point latest_gone = std::chrono::steady_clock::time_point::min();
-
-  void one_is_gone() {
-    if (left > 0) --left;
-    held = std::min(held, left);
-    latest_gone = std::chrono::steady_clock::now();
-  }
-};
-
-/// The reasons why blobs must stay in the store.
-struct Pins {
-  /// Blobs, and the nodes that show them: files, and key directories that show a set of the cluster.
-  std::unordered_map<codec::Digest, std::vector<NodeId>> shared;
-  std::unordered_map<codec::Digest, std::string> sealed_paths;  ///< local files that are links to blobs
-
-  /// Removes one of the node's pins.
-  void unshare(const codec::Digest& digest, NodeId node);
-};
-
-/// A name in a directory, with the paths that it stands for.
+/// A name in a directory, with the paths that it stands for as long as the lock is held under which it was made. Later
+/// the paths tell only where it was: whoever takes the lock again makes it again, or asks RootTree::is_at().
 struct Site {
   NodePtr parent;
   std::string name;
@@ -76,8 +46,11 @@ void note_named(const Site& site);
 /// require moves(), at least shared. Calls block on the local disk only. Safe for concurrent use.
 class RootTree {
  public:
+  /// catalog::Catalog::names_changed()
+  using NamesChanged = std::function<std::optional<int64_t>(const layout::Name&)>;
   /// `options` and `store` must outlive this object.
-  RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store);
+  RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store,
+           NamesChanged names_changed);
 
   [[nodiscard]] const FileSystemOptions& options() const { return options_; }
   [[nodiscard]] LocalTree& disk() { return disk_; }
@@ -93,15 +66,21 @@ class RootTree {
   /// Finds a node by the kernel's id. kNotFound when the table does not have it.
   [[nodiscard]] Result<NodePtr> live(NodeId id) const;
   /// Resolves a name in a directory. kNameTooLong, kNotDirectory, or kNotFound when the directory has no path any more.
-  [[nodiscard]] Result<Site> site(NodeId parent, std::string_view name) const;
+  [[nodiscard]] Result<Site> site(const Moves& moves, NodeId parent, std::string_view name) const;
+  /// The same with the lock taken for the call alone: where the name was.
+  [[nodiscard]] Result<Site> site_now(NodeId parent, std::string_view name) const;
+  /// Says whether the name still has the path that it had.
+  [[nodiscard]] bool is_at(const Moves& moves, const Site& site) const;
   /// Returns the names in the view that an entry of the cluster has: in each root where the kernel may know it, one for
   /// each Triton device that is used there. With a root, those in that root.
   [[nodiscard]] std::vector<std::string> local_paths_of(const std::string& canonical) const;
   [[nodiscard]] std::vector<std::string> local_paths_of(const layout::Name& entry) const;
-  /// Notes that this name is about to be asked for. Returns false when there are kMostRoots other roots with known
-  /// names already, or kMostRootsOfOne of the same owner: nobody would tell the kernel what changes there, so such a
-  /// root shows nothing of the cluster.
+  /// Notes that this name is about to be asked for. Where there are kMostRoots other roots with known names already, or
+  /// kMostRootsOfOne of the same owner, the one that was idle longest goes. Returns false when none was idle: nobody
+  /// would tell the kernel what changes there, so such a root shows nothing of the cluster meanwhile.
   [[nodiscard]] bool admit(const layout::Name& entry);
+  /// Returns the roots that went, since the last call. The kernel is to forget their names: it is told of no change.
+  [[nodiscard]] std::vector<std::string> take_left_roots();
   static constexpr size_t kMostRoots = 1024;
   static constexpr size_t kMostRootsOfOne = 512;
   /// Says whether a directory of this name shows by itself what the cluster has there. Otherwise it shows the names
@@ -152,14 +131,23 @@ class RootTree {
   /// Makes a directory in the view, and those above it, as the directories of the cluster are shown in its root.
   [[nodiscard]] Result<void> make_view_directories(const std::string& path);
   /// Makes a directory on the disk for one that is there only because entries lie below it.
-  [[nodiscard]] Result<void> make_local_directory(const NodePtr& directory, const std::string& path);
+  [[nodiscard]] Result<void> make_local_directory(const Moves& moves, const NodePtr& directory);
+
+  /// Sets who is told of a directory that lists more since a name in it got onto the disk.
+  void on_listed_more(std::function<void(NodeId)> listed_more) { listed_more_ = std::move(listed_more); }
 
   // ---- attributes (root_tree.cc)
   /// Returns what the kernel is shown: the file's own attributes, widened for what torch and Triton share
-  /// (vfs/tree/common_access.h).
+  /// (vfs/tree/common_access.h). The times of a directory are those of its names, the cluster's too: who keeps a
+  /// listing (importlib's FileFinder) looks at them.
   [[nodiscard]] Result<Attributes> attributes(const Node& node, Content& content);
   /// Returns who may do what in the cache root of this name. Empty when the local disk does not tell.
   [[nodiscard]] std::optional<RootAccess> access_of_root(const layout::Name& entry) const;
+  /// FileSystem::newest_own(), without the bytes.
+  [[nodiscard]] std::optional<OwnFile> newest_own(const std::string& directory, int depth,
+                                                  const std::string& name) const;
+  /// FileSystem::lets_in()
+  [[nodiscard]] bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const;
   /// Remembers, after a chmod of an artefact or its directory, that the mode was chosen and is not the umask's: it is
   /// shown as it is.
   void keep_mode(const Node& node, Content& content);
@@ -170,33 +158,60 @@ class RootTree {
   /// Returns the path of the node's file, below the file system's directory.
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
-  /// Says whether the store shares the file's inode, so that it must not be written to.
-  [[nodiscard]] bool is_sealed(const Node& node, Content& content);
+  /// Says whether the store may share the file's inode, so that it must not be written to. The inode itself tells each
+  /// time: nobody remembers what it was.
+  [[nodiscard]] bool is_sealed(const Node& node, const Content& content);
+  /// Before the store takes the inode of this open file of the node: from here on a writer gets an inode of its own.
+  /// Requires: the content's lock, and no active write.
+  [[nodiscard]] Result<void> seal(const Node& node, int file);
   /// Returns the digest in the seal of a file of the view, or in the mark of a parcel; empty when it has none.
   [[nodiscard]] std::string seal_on_disk(const std::string& path) const;
   /// Lists what a directory of the view has on the disk; nothing when it is not there. The caller must not hold
   /// moves(): the directory is opened under it, and read with no lock held, however many names it has.
   [[nodiscard]] Result<std::vector<LocalTree::Item>> list_in_view(const std::string& path);
-  /// Lists the Triton files that a directory of the view has on the disk, of its first kMostInSet names. With more it
-  /// is no whole set.
+  [[nodiscard]] Result<std::vector<LocalTree::Item>> list_in_view(const Node& directory);
+  /// Says whether this host has something in a directory of the view: names on the disk, or a pending set, whose files
+  /// lie elsewhere. That has to hold the directory, because Triton removes it, and then its parents, after every put
+  /// (os.removedirs).
+  [[nodiscard]] bool has_something(const std::string& path) const;
+  /// Removes a directory of the view, unless it has something (kNotEmpty): the one way in which a directory goes. One
+  /// that is not on the disk leaves the table only. The caller holds moves().
+  [[nodiscard]] Result<void> remove_directory(const std::string& path);
+  /// Lists the Triton files that a directory of the view has on the disk, of its first kMostInSet names.
+  [[nodiscard]] std::vector<std::string> kernel_files(const std::string& path) const;
+  /// Lists those of them that are a set: the group files and what they name. With more than kMostInSet names it is no
+  /// whole set.
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
+  /// Lists what a commit that was cut may have moved here already, of a set without a group file.
+  [[nodiscard]] std::vector<std::string> cut_set(const std::string& path) const;
   [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
   /// Evicts after an ENOSPC, and waits up to 100 ms for the space of files that were deleted just now. Returns true if
   /// another try may find room. The caller must hold no lock.
   [[nodiscard]] bool make_room(uint64_t bytes);
+  /// Attempts a change, and once more when it found no space and make_room() found some for a copy that is made under
+  /// locks (EarlyCopy::kLarge) or a name. The caller must hold no lock.
+  template <typename Attempt>
+  [[nodiscard]] auto with_room(const Attempt& attempt) {
+    constexpr uint64_t kRoomForAChange = uint64_t{256} << 10;
+    auto result = attempt();
+    if (result || result.error().code() != ErrorCode::kNoSpace || !make_room(kRoomForAChange)) return result;
+    return attempt();
+  }
 
  private:
   /// Returns whose the names of the cluster are in this root, and the mode of their directories.
   [[nodiscard]] RootAccess access_of_entries(const layout::Name& entry) const;
   [[nodiscard]] Result<Attributes> own_attributes(const Node& node, Content& content);
+  void show_change(const Node& node, Content& content, const std::string& path, Attributes& shown) const;
   [[nodiscard]] bool mode_is_chosen(const Node& node, const Content& content) const;
-  [[nodiscard]] bool is_blob_without_seal(int file);
   void end(const Node& node, const Content& content);
   void unpin_set(const Node& directory);
 
   const FileSystemOptions& options_;
   LocalTree disk_;
   store::BlobStore& store_;
+  const NamesChanged names_changed_;
+  std::function<void(NodeId)> listed_more_;
   NodePtr root_;
   NodeTable nodes_;
   DescriptorCache descriptors_;
@@ -204,14 +219,18 @@ class RootTree {
   struct Root {
     uid_t owner = 0;
     bool is_torchs = false;
+    mutable SteadyTime used{};  ///< written as an atomic, by those who only read the rest
   };
   struct Roots {
     std::map<std::string, Root> known;
-    SteadyTime next_prune{};  ///< while there are too many
+    std::vector<std::string> left;  ///< until take_left_roots()
+    SteadyTime next_prune{};        ///< while there are too many
     [[nodiscard]] bool is_full(uid_t owner) const;
   };
   [[nodiscard]] static std::map<std::string, Root> take_roots(Roots& roots, const std::string& directory);
-  [[nodiscard]] bool insert_root(Roots& roots, const layout::Name& entry, uid_t owner);
+  [[nodiscard]] static bool let_idle_root_go(Roots& roots, uid_t owner);
+  [[nodiscard]] bool insert_root(Roots& roots, const layout::Name& entry, uid_t owner, bool is_torchs);
+  [[nodiscard]] bool is_torchs_on_disk(const std::string& root) const;
   SharedGuarded<Roots> roots_;
   Guarded<Pins> pins_;
   Guarded<Orphans> orphans_;
@@ -219,8 +238,8 @@ class RootTree {
   Guarded<uint64_t> forgotten_;     ///< counts calls of forget() while threads wait for them
 };
 
-/// Returns the st_ino of a path without a local file. It never equals one of the local disk's, which do not have the
-/// highest bit.
+/// Returns the st_ino of a path without a local file. It is below 2^63, because programs keep such numbers in signed
+/// integers, and equals none of the local disk's, which do not have the bit below the sign.
 [[nodiscard]] uint64_t inode_number_of(std::string_view path);
 /// Returns the directory that holds the files of a writer's pending set.
 [[nodiscard]] std::string pending_path(const Node& directory, const SetOwner& writer);

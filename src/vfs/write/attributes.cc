@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/write/attributes.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/entry_mode.h"
@@ -14,7 +12,6 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr std::string_view kOwnPrefix = "user.inductorfs.";
-constexpr size_t kXattrLimit = size_t{64} * 1024;  // XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
 
 struct timespec timespec_of(const std::optional<Timestamp>& time, bool now) {
   if (now) return {0, UTIME_NOW};
@@ -35,36 +32,49 @@ Result<Attributes> FileAttributes::get_attributes(NodeId id) {
   });
 }
 
+/// Whoever could write to the file until now may have mapped it.
+Result<void> FileAttributes::note_open(const Node& node, Content& content, const std::string& place,
+                                       const AttributeChange& change) {
+  const auto path = nodes_.path_of(node);
+  const auto shown = tree_.attributes(node, content);
+  if (!path || !shown) return {};
+  constexpr mode_t kOthers = S_IWGRP | S_IWOTH | S_IXGRP | S_IXOTH;
+  const bool narrows = change.mode && (shown->mode & ~*change.mode & kOthers) != 0;
+  const bool leaves_group = change.gid && *change.gid != shown->gid && (shown->mode & S_IWGRP) != 0;
+  const bool leaves_owner = change.uid && *change.uid != shown->uid;
+  return narrows || leaves_group || leaves_owner ? origin_.note_open(place, *path, leaves_group || leaves_owner)
+                                                 : Result<void>();
+}
+
 Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const AttributeChange& change) {
   const auto is_same_mode = [&](const Content& content) {
     return change.mode && content.backing == Backing::kShared && (*change.mode & 07777) == mode_of(content.entry) &&
            !change.uid && !change.gid && !touches_times(change);
   };
+  // Of what is the store's too: a blob that its owner may not read would be lost to a daemon without root.
+  const bool hides = change.mode && (*change.mode & S_IRUSR) == 0 && node->is_regular();
+  const auto is_stores = [&](const Content& content) { return content.backing == Backing::kShared || hides; };
   INDUCTORFS_TRY_ASSIGN(auto early, node->content.with(is_same_mode) ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
-                                                                     : data_.copy_early(node, false));
+                                                                     : data_.copy_early(node, hides));
   return moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Attributes> {
       if (is_same_mode(content)) return tree_.attributes(*node, content);
-      if (content.backing == Backing::kShared) {
-        INDUCTORFS_TRY(data_.make_private(node, content, early));
-      }
+      if (is_stores(content)) INDUCTORFS_TRY(data_.make_private(node, content, early));
       auto path = tree_.location(*node, content);
       if (!path) return tree_.attributes(*node, content);
+      INDUCTORFS_TRY(note_open(*node, content, *path, change));
+      content.last_user.reset();
       content.attributes_valid = false;
-      if ((change.uid || change.gid) &&
-          ::fchownat(disk_.fd(), path->c_str(), change.uid.value_or(static_cast<uid_t>(-1)),
-                     change.gid.value_or(static_cast<gid_t>(-1)), AT_SYMLINK_NOFOLLOW) != 0) {
-        return fail_errno("chown", *path);
+      constexpr uid_t kSame = static_cast<uid_t>(-1);
+      if (change.uid || change.gid) {
+        INDUCTORFS_TRY(disk_.set_owner(*path, change.uid.value_or(kSame), change.gid.value_or(kSame)));
       }
       // A link has no mode of its own on Linux.
-      if (change.mode && node->type != S_IFLNK && ::fchmodat(disk_.fd(), path->c_str(), *change.mode & 07777, 0) != 0) {
-        return fail_errno("chmod", *path);
-      }
+      if (change.mode && node->type != S_IFLNK) INDUCTORFS_TRY(disk_.set_mode(*path, *change.mode & 07777));
       if (touches_times(change)) {
         const struct timespec times[2] = {timespec_of(change.accessed, change.accessed_now),
                                           timespec_of(change.modified, change.modified_now)};
-        if (::utimensat(disk_.fd(), path->c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
-          return fail_errno("utimens", *path);
+        INDUCTORFS_TRY(disk_.set_times(*path, times));
       }
       if (change.mode) tree_.keep_mode(*node, content);
       return tree_.attributes(*node, content);
@@ -72,32 +82,28 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
   });
 }
 
+/// What is changed needs a directory of its own. One that was removed, and is somebody's still, has none.
+Result<void> FileAttributes::make_local_directory(const NodePtr& node) {
+  if (!node->is_directory() || !nodes_.path_of(*node)) return {};
+  return moves_.read([&](const Moves& moves) { return tree_.make_local_directory(moves, node); });
+}
+
 Result<Attributes> FileAttributes::set_attributes(NodeId id, const AttributeChange& change, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   if (change.size) {
     if (!node->is_regular()) return fail(ErrorCode::kInvalid);
-    INDUCTORFS_TRY_ASSIGN(auto file, data_.begin_write(node, *change.size, caller.pid));
+    INDUCTORFS_TRY_ASSIGN(auto file, data_.begin_write(node, *change.size, caller));
     const bool done = ::ftruncate(file->file(), static_cast<off_t>(*change.size)) == 0;
     const int saved_errno = errno;
     data_.end_write(node, done);
     if (!done) return fail(error_from_errno(saved_errno, "truncate"));
   }
-  const auto path = nodes_.path_of(*node);
-  if (node->is_directory() && path)
-    INDUCTORFS_TRY(moves_.read([&](const Moves&) { return tree_.make_local_directory(node, *path); }));
-  auto changed = apply_change(node, change);
-  if (changed && node->is_directory() && path) scopes_.directory_changed(*path);
+  INDUCTORFS_TRY(make_local_directory(node));
+  auto changed = tree_.with_room([&] { return apply_change(node, change); });
+  const auto path = node->is_directory() ? nodes_.path_of(*node) : std::nullopt;
+  if (changed && path) scopes_.directory_changed(*path);
   return changed;
 }
-
-namespace {
-
-/// A name of the file for the xattr system calls, which know no *at form: through the directory's descriptor.
-std::string xattr_path(const LocalTree& tree, const std::string& location) {
-  return proc_path(tree.fd()) + "/" + location;
-}
-
-}  // namespace
 
 Result<std::string> FileAttributes::get_xattr(NodeId id, const std::string& name) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
@@ -107,11 +113,7 @@ Result<std::string> FileAttributes::get_xattr(NodeId id, const std::string& name
       if (content.backing != Backing::kLocal) return fail(ErrorCode::kNoData);
       auto path = tree_.location(*node, content);
       if (!path) return fail(ErrorCode::kNoData);
-      std::string value(kXattrLimit, '\0');
-      const ssize_t size = ::lgetxattr(xattr_path(disk_, *path).c_str(), name.c_str(), value.data(), value.size());
-      if (size < 0) return fail_errno("getxattr", name);
-      value.resize(static_cast<size_t>(size));
-      return value;
+      return disk_.xattr(*path, name);
     });
   });
 }
@@ -157,20 +159,13 @@ Result<std::string> FileAttributes::own_xattr(const NodePtr& node, const std::st
 /// fifo the kernel lets nobody read them (xattr(7)).
 Result<std::vector<std::string>> FileAttributes::list_xattrs(NodeId id) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
-  std::vector<std::string> names;
   return moves_.read([&](const Moves&) {
     return node->content.with([&](const Content& content) -> Result<std::vector<std::string>> {
-      if (content.backing != Backing::kLocal) return names;
+      if (content.backing != Backing::kLocal) return std::vector<std::string>{};
       auto path = tree_.location(*node, content);
-      if (!path) return names;
-      std::string text(kXattrLimit, '\0');
-      const ssize_t size = ::llistxattr(xattr_path(disk_, *path).c_str(), text.data(), text.size());
-      if (size < 0) return fail_errno("listxattr", *path);
-      for (size_t at = 0; at < static_cast<size_t>(size);) {
-        std::string name(text.c_str() + at);
-        at += name.size() + 1;
-        if (!std::string_view(name).starts_with(kOwnPrefix)) names.push_back(std::move(name));
-      }
+      if (!path) return std::vector<std::string>{};
+      INDUCTORFS_TRY_ASSIGN(auto names, disk_.xattr_names(*path));
+      std::erase_if(names, [](const auto& name) { return name.starts_with(kOwnPrefix); });
       return names;
     });
   });
@@ -178,29 +173,28 @@ Result<std::vector<std::string>> FileAttributes::list_xattrs(NodeId id) {
 
 namespace {
 
-Result<void> set_or_remove(const std::string& path, const std::string& name, std::optional<std::string_view> value,
-                           int flags) {
+Result<void> set_or_remove(const LocalTree& tree, const std::string& path, const std::string& name,
+                           std::optional<std::string_view> value, int flags) {
   // One that comes again after an earlier worker was killed in it meets its own effect.
   const bool again = takeover::begun_effect().has_value();
-  const bool there = ::lgetxattr(path.c_str(), name.c_str(), nullptr, 0) >= 0;
+  const bool there = tree.xattr(path, name).has_value();
   if (!again && value && there && (flags & XATTR_CREATE) != 0) return fail(ErrorCode::kExists);
   if (!again && !there && (!value || (flags & XATTR_REPLACE) != 0)) return fail(ErrorCode::kNoData);
   if (again && !value && !there) return {};
   takeover::begin_effect();
-  const int result = value ? ::lsetxattr(path.c_str(), name.c_str(), value->data(), value->size(), again ? 0 : flags)
-                           : ::lremovexattr(path.c_str(), name.c_str());
-  if (result != 0) return fail_errno(value ? "setxattr" : "removexattr", name);
-  return {};
+  return tree.set_xattr(path, name, value, again ? 0 : flags);
 }
 
 }  // namespace
 
 Result<void> FileAttributes::set_xattr(NodeId id, const std::string& name, std::string_view value, int flags) {
-  return change_xattr(id, name, [&](const std::string& path) { return set_or_remove(path, name, value, flags); });
+  return change_xattr(id, name,
+                      [&](const std::string& path) { return set_or_remove(disk_, path, name, value, flags); });
 }
 
 Result<void> FileAttributes::remove_xattr(NodeId id, const std::string& name) {
-  return change_xattr(id, name, [&](const std::string& path) { return set_or_remove(path, name, std::nullopt, 0); });
+  return change_xattr(id, name,
+                      [&](const std::string& path) { return set_or_remove(disk_, path, name, std::nullopt, 0); });
 }
 
 Result<void> FileAttributes::change_xattr(NodeId id, const std::string& name,
@@ -209,25 +203,23 @@ Result<void> FileAttributes::change_xattr(NodeId id, const std::string& name,
     return fail(ErrorCode::kNotPermitted, name + ": attributes of inductorfs are read-only");
   }
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
-  INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
-  const auto path = nodes_.path_of(*node);
-  return moves_.read([&](const Moves&) -> Result<void> {
-    const bool needs_directory = node->is_directory() && path;
-    if (auto made = needs_directory ? tree_.make_local_directory(node, *path) : Result<void>{}; !made) return made;
-    return node->content.with([&](Content& content) -> Result<void> {
-      const bool shared = content.backing == Backing::kShared;
-      if (auto own = shared ? data_.make_private(node, content, early) : Result<void>{}; !own) return own;
-      INDUCTORFS_TRY_ASSIGN(auto place, tree_.location(*node, content));
-      content.attributes_valid = false;
-      return change(xattr_path(disk_, place));
+  INDUCTORFS_TRY(make_local_directory(node));
+  Result<void> changed;
+  INDUCTORFS_TRY(tree_.with_room([&]() -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
+    return moves_.read([&](const Moves&) -> Result<void> {
+      return node->content.with([&](Content& content) -> Result<void> {
+        if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
+        INDUCTORFS_TRY_ASSIGN(auto place, tree_.location(*node, content));
+        content.attributes_valid = false;
+        changed = change(place);  // an inode may be full, for which nothing on the disk has to go
+        return {};
+      });
     });
-  });
+  }));
+  return changed;
 }
 
-Result<struct statvfs> FileAttributes::statistics() {
-  struct statvfs result {};
-  if (::fstatvfs(disk_.fd(), &result) != 0) return fail_errno("statvfs");
-  return result;
-}
+Result<struct statvfs> FileAttributes::statistics() { return disk_.statistics(); }
 
 }  // namespace inductorfs::vfs

@@ -30,7 +30,10 @@ class FileAttributes {
   [[nodiscard]] Result<struct statvfs> statistics();
 
  private:
+  [[nodiscard]] Result<void> make_local_directory(const NodePtr& node);
   [[nodiscard]] Result<Attributes> apply_change(const NodePtr& node, const AttributeChange& change);
+  [[nodiscard]] Result<void> note_open(const Node& node, Content& content, const std::string& place,
+                                       const AttributeChange& change);
   [[nodiscard]] Result<std::string> own_xattr(const NodePtr& node, const std::string& name);
   [[nodiscard]] Result<void> change_xattr(NodeId id, const std::string& name,
                                           const std::function<Result<void>(const std::string&)>& change);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/write/branch_removal.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -15,11 +13,11 @@
 namespace inductorfs::vfs {
 
 bool BranchRemoval::is_free(const std::string& directory, bool branches_count) const {
-  const auto status = disk_.stat(LocalTree::view(directory));
-  if (status && !*status) return true;
+  if (!tree_.has_something(directory)) return true;
   const auto items = disk_.list(LocalTree::view(directory));
-  return items &&
-         std::ranges::all_of(*items, [&](const auto& item) { return !branches_count && is_branch_name(item.name); });
+  // One that has something and no names has a pending set.
+  return !branches_count && items && !items->empty() &&
+         std::ranges::all_of(*items, [&](const auto& item) { return is_branch_name(item.name); });
 }
 
 void BranchRemoval::prepare(const std::string& directory, bool is_for_all, const Caller& caller) {
@@ -60,9 +58,23 @@ void BranchRemoval::remove_name(const std::string& directory, std::string_view n
   if (!common) return;
   for (const auto& branch : branches_.of(common->root)) {
     const std::string path = join(common->in(branch), name);
+    // It may be one that nobody has used since the mount began.
+    (void)tree_.admit(layout::name_of(path));
+    (void)scopes_.use(layout::name_of(path).root);
+    hide(path);
     const auto status = disk_.stat(LocalTree::view(path));
     if (status && *status) remove(path, Remover{caller.uid});
   }
+}
+
+/// Hides what the cluster alone has there: what this host has is somebody's.
+void BranchRemoval::hide(const std::string& path) {
+  takeover::note_progress();
+  for (const auto& item : shown_.in(nullptr, path)) hide(join(path, item.name));
+  const auto status = disk_.stat(LocalTree::view(path));
+  if (!status || *status) return;
+  removal_.hide_entry(path);
+  changes_.apply(path);
 }
 
 /// Returns whether the directory is gone.
@@ -78,7 +90,7 @@ bool BranchRemoval::remove_empty_common(const std::string& directory, int depth)
   const size_t slash = directory.rfind('/');
   const std::string above = slash == std::string::npos ? std::string() : directory.substr(0, slash);
   if (!common_directory(above, last_component(directory))) return false;
-  return ::unlinkat(disk_.fd(), LocalTree::view(directory).c_str(), AT_REMOVEDIR) == 0;
+  return tree_.moves().read([&](const Moves&) { return tree_.remove_directory(directory).has_value(); });
 }
 
 void BranchRemoval::remove_unused() {
@@ -113,24 +125,9 @@ void BranchRemoval::remove(const std::string& path, const Remover& remover) {
   const auto parent = lookup_.pin_path(parent_path(path));
   if (!parent) return;
   const std::string name = last_component(path);
-  const bool gone = is_directory ? names_.take_directory_away((*parent)->id, name) || remove_shown(*parent, path)
-                                 : names_.unlink((*parent)->id, name).has_value();
+  const auto gone = is_directory ? names_.take_directory_away((*parent)->id, name) : names_.unlink((*parent)->id, name);
   if (gone) notifier_.forget_name((*parent)->id, name);
   tree_.unpin(*parent);
-}
-
-/// A directory that has nothing on this host any more, and shows what the cluster has: that goes with the branch.
-bool BranchRemoval::remove_shown(const NodePtr& parent, const std::string& path) {
-  const auto left = disk_.list(LocalTree::view(path));
-  if (!left || !left->empty()) return false;
-  const bool gone = tree_.moves().read(
-      [&](const Moves&) { return ::unlinkat(disk_.fd(), LocalTree::view(path).c_str(), AT_REMOVEDIR) == 0; });
-  if (!gone) return false;
-  const std::string name = last_component(path);
-  const NodePtr node = tree_.nodes().child(parent, name);
-  (void)tree_.nodes().detach(parent, name);
-  if (node) tree_.let_go(tree_.nodes().release(node));
-  return true;
 }
 
 }  // namespace inductorfs::vfs

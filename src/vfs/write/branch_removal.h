@@ -7,8 +7,12 @@
 #include <string_view>
 
 #include "vfs/read/branches.h"
+#include "vfs/read/cluster_changes.h"
 #include "vfs/read/notifier.h"
+#include "vfs/read/root_scopes.h"
+#include "vfs/read/shown_names.h"
 #include "vfs/write/names.h"
+#include "vfs/write/removal.h"
 
 namespace inductorfs::vfs {
 
@@ -17,14 +21,34 @@ namespace inductorfs::vfs {
 /// local disk; the caller holds no lock. Safe for concurrent use.
 class BranchRemoval {
  public:
-  BranchRemoval(RootTree& tree, Lookup& lookup, Branches& branches, Names& names, Notifier& notifier)
-      : tree_(tree), lookup_(lookup), branches_(branches), names_(names), notifier_(notifier) {}
+  struct Parts {
+    RootTree& tree;
+    RootScopes& scopes;
+    const ShownNames& shown;
+    Lookup& lookup;
+    Branches& branches;
+    ClusterChanges& changes;
+    Removal& removal;
+    Names& names;
+    Notifier& notifier;
+  };
+  explicit BranchRemoval(const Parts& parts)
+      : tree_(parts.tree),
+        scopes_(parts.scopes),
+        shown_(parts.shown),
+        lookup_(parts.lookup),
+        branches_(parts.branches),
+        changes_(parts.changes),
+        removal_(parts.removal),
+        names_(parts.names),
+        notifier_(parts.notifier) {}
 
   /// Before the rmdir(2) of a directory: what environments have for it goes if the caller sees nothing there. In a root
   /// that is so when `caller` has had something there; in a directory below one only for a program without an
   /// environment (`is_for_all`), or when nobody has anything there.
   void prepare(const std::string& directory, bool is_for_all, const Caller& caller);
-  /// After a program without an environment of its own has removed a name: nobody has it there any more.
+  /// After a program without an environment of its own has removed a name: nobody has it there any more, nor is shown
+  /// what the cluster has for him.
   void remove_name(const std::string& directory, std::string_view name, const Caller& caller);
   /// Removes the empty directories of a layout that are in no branch, from an earlier mount that learned no
   /// environments. Before there are requests.
@@ -42,12 +66,16 @@ class BranchRemoval {
   [[nodiscard]] bool is_free(const std::string& directory, bool branches_count) const;
   [[nodiscard]] bool remove_empty_common(const std::string& directory, int depth);
   [[nodiscard]] bool may_remove(const std::string& path, const Remover& remover) const;
+  void hide(const std::string& path);
   void remove(const std::string& path, const Remover& remover);
-  [[nodiscard]] bool remove_shown(const NodePtr& parent, const std::string& path);
 
   RootTree& tree_;
+  RootScopes& scopes_;
+  const ShownNames& shown_;
   Lookup& lookup_;
   Branches& branches_;
+  ClusterChanges& changes_;
+  Removal& removal_;
   Names& names_;
   Notifier& notifier_;
   LocalTree& disk_{tree_.disk()};

@@ -68,6 +68,7 @@ Result<DescriptorCache::Pointer> Data::reading(const NodePtr& node, std::shared_
     std::optional<codec::Entry> lost;
     auto file = moves_.read([&](const Moves&) {
       return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
+        if (content.backing == Backing::kShared) store_.mark_read(content.entry.digest);
         rendered = content.rendered;
         if (rendered) return DescriptorCache::Pointer{};
         auto open = tree_.descriptor(*node, content, false);
@@ -94,14 +95,12 @@ Result<size_t> Data::read(NodeId id, char* out, size_t size, uint64_t offset) {
   return count;
 }
 
-/// Copies what is much before the node's lock is taken for the change that needs the copy. What cannot be had is left
-/// to that change, which tells why.
 Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::optional<uint64_t> keep) {
   EarlyCopy early(keep);
   const auto is_large = [&](const Content& content) {
     if (content.backing == Backing::kShared) return early.wanted(content.entry.size) > EarlyCopy::kLarge;
-    return content.backing == Backing::kLocal && sealed_too && content.sealed != SealState::kOpen &&
-           early.wanted(UINT64_MAX) > EarlyCopy::kLarge;
+    return content.backing == Backing::kLocal && sealed_too && early.wanted(UINT64_MAX) > EarlyCopy::kLarge &&
+           !descriptors_.find(node->id, true);
   };
   if (!node->is_regular() || !node->content.with(is_large)) return early;
   DescriptorCache::Pointer from;
@@ -121,7 +120,14 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
     while (!node->content.wait_until(std::chrono::steady_clock::now() + kFetchStep, is_free, is_free)) continue;
     moves_.read([&](const Moves&) { node->content.with(begin); });
   } while (!from && !node->content.with(is_free));
-  if (from) INDUCTORFS_TRY(early.fill(from->file()));
+  if (!from) return early;
+  auto filled = early.fill(from->file());
+  if (!filled && filled.error().code() == ErrorCode::kNoSpace) {
+    struct stat status {};
+    const uint64_t size = ::fstat(from->file(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+    if (tree_.make_room(early.wanted(size))) filled = early.fill(from->file());
+  }
+  INDUCTORFS_TRY(filled);
   return early;
 }
 
@@ -139,8 +145,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : LocalTree::orphan(node->id) + ".copy";
   if (!copied) (void)disk_.unlink(copy);  // left by a copy that failed
-  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file))
-                                        : open_at(disk_.fd(), copy, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : disk_.create_file(copy, 0600));
   const auto write_copy = [&]() -> Result<void> {
     if (content.rendered) INDUCTORFS_TRY(pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0));
     if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(bytes_of(*from), to.get(), size));
@@ -182,7 +187,6 @@ Result<void> Data::make_private(const NodePtr& node, Content& content, EarlyCopy
     INDUCTORFS_TRY(disk_.unshare(path, early));
     if (const auto status = disk_.stat(path); status && *status) nodes_.remember_local((*status)->st_ino, node);
     disk_.set_mark(path, LocalTree::kChangedName, "0");
-    content.sealed = SealState::kOpen;
     counters_.get("view.unsealed").add();
   } else {
     return {};
@@ -192,36 +196,62 @@ Result<void> Data::make_private(const NodePtr& node, Content& content, EarlyCopy
   return {};
 }
 
+/// What a process writes into its view of an index (GroupViews) becomes the index, as if it had renamed a file onto the
+/// name: whoever has the earlier one open reads it to the end. The caller holds moves().
+Result<void> Data::take_name(const NodePtr& view) {
+  const NodePtr named = view->content.with(
+      [](const Content& content) { return content.backing == Backing::kShared ? content.view_of : nullptr; });
+  const auto names = named ? nodes_.names_of(named) : std::vector<std::pair<NodeId, std::string>>();
+  const NodePtr directory = names.empty() ? nullptr : nodes_.find(names.front().first);
+  const auto path = directory ? nodes_.path_of(*named) : std::nullopt;
+  if (!path || form_of(*path) != layout::Form::kIndex) return {};
+  return with_contents(named, view, [&](Content& earlier, Content* content) -> Result<void> {
+    const std::string orphan = LocalTree::orphan(named->id);
+    INDUCTORFS_TRY(disk_.unlink(orphan));  // of a node with this number in an earlier life
+    INDUCTORFS_TRY(disk_.link(LocalTree::view(*path), orphan));
+    const auto give_name = [&](const NodePtr& node) {
+      (void)nodes_.detach(directory, names.front().second);
+      (void)nodes_.add(directory, names.front().second, node, 0);
+    };
+    give_name(view);
+    EarlyCopy none(std::nullopt);
+    if (auto done = make_private(view, *content, none); !done) {
+      give_name(named);
+      (void)disk_.unlink(orphan);  // the error that is reported came first
+      return done;
+    }
+    tree_.become_orphan(*named, earlier, orphan);
+    earlier.attributes_valid = false;
+    return {};
+  });
+}
+
 Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
-                                                   pid_t writer) {
+                                                   const Caller& caller) {
   if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
   bool other_writer = false;
-  uint64_t size = 0;
   const auto begin = [&]() -> Result<DescriptorCache::Pointer> {
-    auto early = copy_early(node, true, keep_bytes);
-    if (!early) {
-      size = node->content.with([](const Content& content) { return content.attributes.size; });
-      return fail(std::move(early).error());
-    }
-    return moves_.read([&](const Moves&) {
+    INDUCTORFS_TRY_ASSIGN(auto early, copy_early(node, true, keep_bytes));
+    return moves_.read([&](const Moves&) -> Result<DescriptorCache::Pointer> {
+      INDUCTORFS_TRY(take_name(node));
       return node->content.with([&](Content& content) -> Result<DescriptorCache::Pointer> {
-        size = content.attributes.size;
-        INDUCTORFS_TRY(make_private(node, content, *early));
+        INDUCTORFS_TRY(make_private(node, content, early));
         auto file = tree_.descriptor(*node, content, true);
         if (!file) return file;
+        INDUCTORFS_TRY(origin_.note_writer(*node, content, (*file)->file(), caller));
         ++content.active_writes;
-        other_writer = content.last_writer != writer;
-        content.last_writer = writer;
+        other_writer = content.last_writer != caller.pid;
+        content.last_writer = caller.pid;
         return file;
       });
     });
   };
-  auto file = begin();
-  // For the copy that becomes its own.
-  if (!file && file.error().code() == ErrorCode::kNoSpace && tree_.make_room(size)) file = begin();
+  auto file = tree_.with_room(begin);
+  // Sealed under another name since it was looked at.
+  if (!file && file.error().code() == ErrorCode::kBusy) file = tree_.with_room(begin);
   // Before the first byte: from here to the end of the write nothing is sealed.
   const bool anew = keep_bytes == uint64_t{0};
-  if (file && (other_writer || anew)) origin_.saw_writer_in_place(node, writer, anew);
+  if (file && (other_writer || anew)) origin_.saw_writer_in_place(node, caller.pid, anew);
   return file;
 }
 
@@ -243,7 +273,7 @@ void Data::end_write(const NodePtr& node, bool changed) {
 
 Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
-  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller.pid));
+  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller));
   auto written = pwrite_full(file->file(), bytes, offset);
   if (!written && written.error().code() == ErrorCode::kNoSpace && tree_.make_room(bytes.size())) {
     written = pwrite_full(file->file(), bytes, offset);
@@ -255,7 +285,7 @@ Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, con
 
 Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
-  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller.pid));
+  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller));
   // In pieces, which all modes that the kernel passes on can be done in (fs/fuse/file.c: fuse_file_fallocate).
   uint64_t done_bytes = 0;
   const auto allocated = [&] {
@@ -303,7 +333,7 @@ Result<void> Data::sync_names(const Node& directory) {
   const auto names = moves_.read([&](const Moves&) -> Result<Fd> {
     const auto path = nodes_.path_of(directory);
     if (!path) return fail(ErrorCode::kNotFound);  // removed
-    return open_at(disk_.fd(), LocalTree::view(*path), O_RDONLY | O_DIRECTORY);
+    return disk_.open_directory(LocalTree::view(*path));
   });
   if (!names) return names.error().code() == ErrorCode::kNotFound ? Result<void>() : fail(names.error());
   if (fail_point_error("disk.sync") || ::fsync(names->get()) != 0) return fail_errno("fsync");

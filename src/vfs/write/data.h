@@ -41,12 +41,12 @@ class Data {
   /// A descriptor to write through; the file is not sealed until end_write(). `keep_bytes`: a truncation follows, so a
   /// copy needs no more than that. Requires: no lock is held.
   [[nodiscard]] Result<DescriptorCache::Pointer> begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
-                                                             pid_t writer);
+                                                             const Caller& caller);
   /// Follows each begin_write() that succeeded.
   void end_write(const NodePtr& node, bool changed);
   /// Copies the bytes of a large file that make_private() is about to need, while no lock is held. `sealed_too`: those
-  /// of a sealed file of this host, not only those of an entry. What cannot be copied is left to make_private(), which
-  /// tells why. Waits for another copy of the same file. Requires: no lock is held.
+  /// of a sealed file of this host, not only those of an entry. Evicts when the disk has no room for the copy. Waits
+  /// for another copy of the same file. Requires: no lock is held.
   [[nodiscard]] Result<EarlyCopy> copy_early(const NodePtr& node, bool sealed_too, std::optional<uint64_t> keep = {});
   /// Gives the node bytes of its own, if the store has them. Requires: the content's lock, and moves().
   [[nodiscard]] Result<void> make_private(const NodePtr& node, Content& content, EarlyCopy& early);
@@ -56,6 +56,7 @@ class Data {
   [[nodiscard]] Result<DescriptorCache::Pointer> reading(const NodePtr& node,
                                                          std::shared_ptr<const std::string>& rendered);
   [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content, EarlyCopy& early);
+  [[nodiscard]] Result<void> take_name(const NodePtr& view);
   [[nodiscard]] Result<void> sync_names(const Node& directory);
 
   catalog::Catalog& catalog_;

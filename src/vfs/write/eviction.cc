@@ -47,21 +47,32 @@ bool Eviction::drop_local(const std::string& path, const codec::Digest& digest) 
     pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
     return true;
   }
-  const auto walked = nodes_.walk(path);
-  if (walked.missing.empty() && walked.node->is_regular()) {
-    // The kernel knows it: when it lets the name go, a later round may drop the file.
-    notifier_.wish_forgotten(walked.parent->id, walked.name);
-    return false;
-  }
-  if (classified.family == layout::Family::kTritonKernel) {
-    if (!drop_local_set(parent_path(path))) return false;
-  } else if (tree_.seal_on_disk(path) == digest.to_hex()) {  // else it was written to, or replaced, since
-    (void)disk_.unlink(LocalTree::view(path));  // a file that stays keeps its bytes, and the limit is met elsewhere
-  }
+  if (is_known(path)) return false;  // the usual answer, for which nobody has to wait
+  // Nobody may be on the way to the name while it goes.
+  const bool gone = moves_.write([&](Moves&) {
+    return classified.family == layout::Family::kTritonKernel ? drop_local_set(parent_path(path))
+                                                              : drop_local_file(path, digest);
+  });
+  if (!gone) return false;
   fail_point("evict.dropped");
   (void)disk_.unlink(LocalTree::stale(digest.to_hex()));  // as above
   pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
   counters_.get("view.dropped").add();
+  return true;
+}
+
+/// When the kernel lets the name go, a later round may drop the file.
+bool Eviction::is_known(const std::string& path) {
+  const auto walked = nodes_.walk(path);
+  if (!walked.missing.empty() || !walked.node->is_regular()) return false;
+  notifier_.wish_forgotten(walked.parent->id, walked.name);
+  return true;
+}
+
+bool Eviction::drop_local_file(const std::string& path, const codec::Digest& digest) {
+  if (is_known(path)) return false;
+  // Else it was written to, or replaced, since. A file that stays keeps its bytes, and the limit is met elsewhere.
+  if (tree_.seal_on_disk(path) == digest.to_hex()) (void)disk_.unlink(LocalTree::view(path));
   return true;
 }
 
@@ -70,16 +81,12 @@ bool Eviction::drop_local_set(const std::string& directory) {
     if (tree_.seal_on_disk(join(directory, name)).empty()) return true;  // somebody's own files; the blob alone goes
     const auto state = catalog_.publish_state(layout::canonical_path(join(directory, name)));
     if (state && state->state == catalog::PublishState::kQueued) return false;
-    const auto walked = nodes_.walk(join(directory, name));
-    if (walked.missing.empty()) {
-      notifier_.wish_forgotten(walked.parent->id, walked.name);
-      return false;
-    }
+    if (is_known(join(directory, name))) return false;
   }
   auto names = tree_.local_set(directory);
   put_groups_first(names);
   for (const auto& name : names) {
-    (void)disk_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local
+    (void)disk_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local_file
     fail_point("evict.set_file_dropped");
   }
   if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {

@@ -33,6 +33,9 @@ class Eviction {
 
  private:
   [[nodiscard]] bool drop_local(const std::string& path, const codec::Digest& digest);
+  [[nodiscard]] bool is_known(const std::string& path);
+  /// Says whether the blob may go; requires moves(), exclusively.
+  [[nodiscard]] bool drop_local_file(const std::string& path, const codec::Digest& digest);
   [[nodiscard]] bool drop_local_set(const std::string& directory);
 
   catalog::Catalog& catalog_;
@@ -44,6 +47,7 @@ class Eviction {
   TakeoverPhase& phase_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
+  SharedGuarded<Moves>& moves_{tree_.moves()};
   Guarded<Pins>& pins_{tree_.pins()};
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/write/key_sets.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
@@ -16,8 +16,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-/// A set whose writer cannot be watched (another pid namespace) is dropped when nothing came for so long.
-constexpr std::chrono::minutes kUnwatchedSetLife{10};
 /// Larger files of a set count as different without a look. They are compared under the lock of directory moves:
 /// whoever renames a directory waits for it, and then everybody. A sparse file of a terabyte costs its writer nothing.
 constexpr uint64_t kMostCompared = uint64_t{16} << 20;
@@ -89,11 +87,13 @@ Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Si
   if (!has_room(*to.parent, writer, to.name)) {
     return fail(ErrorCode::kNoSpace, "a Triton key has " + std::to_string(kMostInSet) + " files at most");
   }
-  if (::mkdirat(disk_.fd(), directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
+  INDUCTORFS_TRY(begin_set(to.parent, writer, directory));
   const std::string source = LocalTree::view(from.path);
   const bool disputed = moved ? disk_.mark_of(place, LocalTree::kDisputedName).has_value()
                               : is_disputed(*to.parent->key, writer, to.name, thread, disk_, source, place);
   if (disputed) disk_.set_mark(moved ? place : source, LocalTree::kDisputedName, "1");  // another worker must know
+  if (!moved) INDUCTORFS_TRY(origin_.note_namer(source, caller));
+  if (!moved && from.entry.root != to.entry.root) INDUCTORFS_TRY(origin_.note_open(source, from.path));
   if (!moved) INDUCTORFS_TRY(keep_pending_orphan(place));
   INDUCTORFS_TRY(node->content.with([&](Content& content) -> Result<void> {
     if (auto done = moved ? Result<void>{} : move_into_set(disk_, from, place); !done) return done;
@@ -105,27 +105,53 @@ Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Si
   }));
   changed_names_in(from.parent);
   to.parent->key->state.with([&](KeyState& state) {
-    const auto [set, first] = state.writers.try_emplace(writer);
-    if (first) to.parent->pins.fetch_add(1);  // the set lives in the node
-    set->second.place = directory;
-    set->second.files[to.name] = {thread, disputed};
-    set->second.last_change = std::chrono::steady_clock::now();
+    KeyState::WriterSet& set = state.writers[writer];
+    set.files[to.name] = {thread, disputed};
+    set.last_change = std::chrono::steady_clock::now();
   });
-  note_pending(to.parent);
   return std::optional(writer);
+}
+
+/// From here on the set holds its directory (RootTree::remove_directory).
+Result<void> KeySets::begin_set(const NodePtr& directory, const SetOwner& writer, const std::string& place) {
+  const auto made = disk_.make_directory(place, 0700);
+  if (!made && made.error().code() != ErrorCode::kExists) return made;
+  const bool is_there = directory->key->state.with([&](KeyState& state) {
+    const auto path = nodes_.path_of(*directory);
+    if (!path) return false;
+    const auto [set, first] = state.writers.try_emplace(writer);
+    if (first) directory->pins.fetch_add(1);  // the set lives in the node
+    set->second.place = place;
+    set->second.last_change = std::chrono::steady_clock::now();
+    note_where(set->second, *path);
+    return true;
+  });
+  if (!is_there) return fail(ErrorCode::kNotFound);
+  note_pending(directory);
+  return {};
+}
+
+/// For a start that finds the set and no worker's memory of it.
+void KeySets::note_where(KeyState::WriterSet& set, const std::string& path) {
+  if (set.where == path) return;
+  const std::string link = join(set.place, LocalTree::kWhereLink);
+  (void)disk_.unlink(link);  // of another path; where it cannot be made anew, what is left then goes with the mount
+  if (disk_.make_symlink(path, link)) set.where = path;
 }
 
 void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, pid_t caller) {
   const NodePtr& directory = site.parent;
   const std::string pending = pending_path(*directory, set_writer);
-  const bool ready = directory->key->state.with([&](KeyState& state) {
+  const auto is_ready = [&](KeyState& state) {
     const auto set = state.writers.find(set_writer);
     if (set == state.writers.end()) return false;
-    set->second.complete = set->second.is_of_one_thread() &&
-                           set_is_whole(set->second.names(), disk_, pending, last_component(parent_path(site.path)));
-    return set->second.complete && state.committed == KeyState::Committed::kNone;
-  });
-  if (!ready) return;
+    set->second.complete =
+        set->second.is_of_one_thread() &&
+        state_of_set(set->second.names(), disk_, pending, last_component(parent_path(site.path))) == SetState::kWhole;
+    if (set->second.complete) settle_disputes(set->second);
+    return set->second.complete && is_free(state, parent_path(site.path));
+  };
+  if (!moves_.read([&](const Moves&) { return directory->key->state.with(is_ready); })) return;
   const auto files = directory->key->state.with([&](const KeyState& state) {
     const auto set = state.writers.find(set_writer);
     return set == state.writers.end() ? std::set<std::string>() : set->second.names();
@@ -136,6 +162,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
   std::string path;
   std::vector<std::string> names;
   std::string why_private;
+  std::vector<NodePtr> gone;
   const bool committed = moves_.read([&](const Moves&) {
     const auto now = nodes_.path_of(*directory);
     if (!now) return false;
@@ -143,12 +170,12 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
     return directory->key->state.with([&](KeyState& state) {
       const auto set = state.writers.find(set_writer);
       if (set == state.writers.end() || !set->second.complete) return false;
-      if (state.committed != KeyState::Committed::kNone) return false;
+      if (!is_free(state, path)) return false;
       const auto own = set->second.names();
       names.assign(own.begin(), own.end());
       origin_.mark_set(pending, names, state.provenance, verdict);
       why_private = state.provenance.why_private;
-      if (auto done = commit(directory, path, state, set_writer); !done) {
+      if (auto done = commit(directory, path, state, set_writer, gone); !done) {
         log::write_limited(log::Level::kWarning, "triton.commit_failed",
                            {{"path", shown_path(path)}, {"error", done.error().to_string()}});
         return false;
@@ -156,6 +183,7 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
       return true;
     });
   });
+  let_go(directory, gone);
   if (!committed) return;
   origin_.made_set(path, names, caller);
   if (!why_private.empty()) marks_.stays_here(path, why_private, names.size());
@@ -164,8 +192,60 @@ void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, p
   tree_.unpin(directory);
 }
 
-Result<void> KeySets::commit(const NodePtr& directory, const std::string& path, KeyState& state,
-                             const SetOwner& writer) {
+/// Another worker does not know whose the files are, and would take a set for unfinished in which there was a dispute.
+void KeySets::settle_disputes(KeyState::WriterSet& set) const {
+  for (auto& [name, put] : set.files) {
+    if (std::exchange(put.disputed, false)) disk_.remove_mark(join(set.place, name), LocalTree::kDisputedName);
+  }
+}
+
+/// Whether a set may be committed: a set that is not whole, as far as this release can tell, stands in nobody's way.
+bool KeySets::is_free(const KeyState& state, const std::string& path) const {
+  return state.committed == KeyState::Committed::kNone ||
+         (state.committed == KeyState::Committed::kLocal && !tree_.local_set_is_whole(path));
+}
+
+void KeySets::let_go(const NodePtr& directory, const std::vector<NodePtr>& gone) {
+  for (const NodePtr& node : gone) tree_.let_go(nodes_.release(node));
+  if (!gone.empty()) notifier_.wish_content_forgotten(directory->id);
+}
+
+/// Gives a file that lies at `place` its name. Who has open what had the name before reads on. A directory that is not
+/// known is nullptr.
+Result<void> KeySets::give_name(const NodePtr& directory, const Site& site, const std::string& place,
+                                std::vector<NodePtr>& gone) {
+  const auto status = disk_.stat(place);
+  if (status && !*status) return {};  // moved by an attempt that failed later
+  NodePtr node = status ? nodes_.find_local((*status)->st_ino) : nullptr;
+  if (node && !nodes_.find(node->id)) node = nullptr;
+  const NodePtr before = directory ? nodes_.child(directory, site.name) : nullptr;
+  const auto move = [&](Content* content, Content* replaced) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(site.path)));
+    const bool has_file = replaced != nullptr && there;
+    if (has_file) INDUCTORFS_TRY(removal_.keep_orphan(site, before));
+    INDUCTORFS_TRY(disk_.rename(place, LocalTree::view(site.path)));
+    if (before) (void)nodes_.detach(directory, site.name);
+    if (content != nullptr) tree_.become(node, *content, Backing::kLocal, {});
+    if (content != nullptr && directory) (void)nodes_.add(directory, site.name, node, 0);
+    if (replaced != nullptr) removal_.orphaned(*before, *replaced, has_file);
+    return {};
+  };
+  if (node) {
+    INDUCTORFS_TRY(with_contents(node, before, [&](Content& own, Content* replaced) { return move(&own, replaced); }));
+  } else if (before) {
+    INDUCTORFS_TRY(before->content.with([&](Content& replaced) { return move(nullptr, &replaced); }));
+  } else {
+    INDUCTORFS_TRY(move(nullptr, nullptr));
+  }
+  if (before && before != node) {
+    gone.push_back(before);
+    notifier_.wish_forgotten(directory->id, site.name);
+  }
+  return {};
+}
+
+Result<void> KeySets::commit(const NodePtr& directory, const std::string& path, KeyState& state, const SetOwner& writer,
+                             std::vector<NodePtr>& gone) {
   // Under the key directory's lock, although it renames on the local disk: a reader must not see half a set.
   INDUCTORFS_TRY(tree_.make_view_directories(path));
   const std::string pending = state.writers.at(writer).place;
@@ -174,28 +254,29 @@ Result<void> KeySets::commit(const NodePtr& directory, const std::string& path, 
   // Group files last: what a crash leaves is then no set at all.
   std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !layout::is_group_file(name); });
   for (const auto& name : names) {
-    const auto status = disk_.stat(join(pending, name));
-    if (status && !*status) continue;  // moved by an attempt that failed later
-    const auto move = [&] { return disk_.rename(join(pending, name), LocalTree::view(join(path, name))); };
-    const NodePtr node = status ? nodes_.find_local((*status)->st_ino) : nullptr;
-    const bool known = node && nodes_.find(node->id);
-    INDUCTORFS_TRY(known ? node->content.with([&](Content& content) -> Result<void> {
-      if (auto moved = move(); !moved) return moved;
-      (void)nodes_.detach(directory, name);  // a stray file of that name
-      tree_.become(node, content, Backing::kLocal, {});
-      (void)nodes_.add(directory, name, node, 0);
-      return {};
-    })
-                         : move());
+    INDUCTORFS_TRY(give_name(directory, site_of(directory, path, name), join(pending, name), gone));
     fail_point("set.moved");
-    if (!known) (void)nodes_.detach(directory, name);  // as above
   }
   fail_point("set.committed");
-  (void)::unlinkat(disk_.fd(), pending.c_str(), AT_REMOVEDIR);  // an empty directory; the next start removes it too
+  (void)disk_.unlink(join(pending, LocalTree::kWhereLink));  // what stays is removed at the next start
+  (void)disk_.remove_directory(pending);
   state.writers.erase(writer);  // not before: while its files move, their writer is shown them
   state.committed = KeyState::Committed::kLocal;
   counters_.get("triton.sets_committed").add();
   return {};
+}
+
+KeyState::WriterSet KeySets::set_at(const std::string& place) const {
+  KeyState::WriterSet set;
+  set.place = place;
+  set.where = disk_.read_link(join(place, LocalTree::kWhereLink)).value_or("");
+  set.last_change = std::chrono::steady_clock::now();
+  for (const auto& file : disk_.list(place).value_or(std::vector<LocalTree::Item>{})) {
+    if (file.name == LocalTree::kWhereLink) continue;
+    const bool disputed = disk_.mark_of(join(place, file.name), LocalTree::kDisputedName).has_value();
+    set.files[file.name] = {0, disputed};
+  }
+  return set;
 }
 
 bool KeySets::restore(const NodePtr& directory, const SetOwner& owner, KeyState::WriterSet set) {
@@ -213,45 +294,6 @@ void KeySets::note_pending(const NodePtr& directory) {
 
 size_t KeySets::pending() const {
   return pending_.with([](const auto& pending) { return pending.size(); });
-}
-
-void KeySets::drop_dead_sets() {
-  std::vector<NodePtr> directories = pending_.with([](auto& pending) {
-    std::vector<NodePtr> live;
-    std::erase_if(pending, [&](const auto& item) {
-      NodePtr node = item.second.lock();
-      if (node) live.push_back(std::move(node));
-      return !item.second.lock();
-    });
-    return live;
-  });
-  const SteadyTime now = std::chrono::steady_clock::now();
-  for (const NodePtr& directory : directories) {
-    std::vector<std::string> dropped;
-    const bool quiet = directory->key->state.with([&](KeyState& state) {
-      std::erase_if(state.writers, [&](const auto& item) {
-        const bool dead =
-            item.first.is_known() ? is_gone(item.first) : now - item.second.last_change > kUnwatchedSetLife;
-        if (dead) dropped.push_back(item.second.place);
-        return dead;
-      });
-      return state.writers.empty();
-    });
-    for (const auto& path : dropped) {
-      for (const auto& item : disk_.list(path).value_or(std::vector<LocalTree::Item>{})) {
-        (void)disk_.unlink(join(path, item.name));  // what stays is removed at the next start
-        fail_point("set.dropped");
-      }
-      (void)::unlinkat(disk_.fd(), path.c_str(), AT_REMOVEDIR);
-      counters_.get("triton.sets_dropped").add();
-    }
-    for (size_t i = 0; i < dropped.size(); ++i) tree_.unpin(directory);
-    if (!quiet) continue;
-    pending_.with([&](auto& pending) { pending.erase(static_cast<uint64_t>(directory->id)); });
-    // A set may have begun since. Who begins one enters it here after it is in the state.
-    const bool begun = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
-    if (begun) note_pending(directory);
-  }
 }
 
 }  // namespace inductorfs::vfs

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
 #include <utility>
 
 #include "inductorfs/base/fail_point.h"
+#include "vfs/tree/paths.h"
 #include "vfs/write/sealing.h"
 
 /// What the cluster answered to what was published.
@@ -13,10 +15,40 @@ void Sealing::on_published(const catalog::PublishReport& report) {
     for (const auto& path : report.paths) refuse(path, report.why);
   }
   if (report.merged) adopt_merged(*report.merged);
+  if (report.state == catalog::PublishState::kKeptLocal) adopt_winners(report.paths);
+}
+
+/// What a node has measured: any answer is right, and another one gives other sums.
+bool Sealing::gives_way(std::string_view path) const {
+  if (!tree_.options().cluster_winners) return false;
+  const auto family = layout::classify(path).family;
+  return family == layout::Family::kBestConfig || family == layout::Family::kTritonAutotune ||
+         family == layout::Family::kOnDiskCache;
+}
+
+void Sealing::adopt_winners(const std::vector<std::string>& canonical_paths) {
+  for (const auto& canonical : canonical_paths) {
+    if (!gives_way(canonical)) continue;
+    for (const auto& path : places_of(canonical)) {
+      const auto known = catalog_.find(layout::name_of(path));
+      const std::string seal = tree_.seal_on_disk(path);
+      if (known && !seal.empty() && seal != known->entry.digest.to_hex()) adopt_merged(path);
+    }
+  }
 }
 
 void Sealing::adopt_merged(const codec::Entry& merged) {
-  for (const auto& path : tree_.local_paths_of(merged.path)) adopt_merged(path);
+  for (const auto& path : places_of(merged.path)) adopt_merged(path);
+}
+
+/// Where a file of this host may stand behind the name, also where the kernel knows none of it.
+std::set<std::string> Sealing::places_of(const std::string& canonical) const {
+  const auto known = tree_.local_paths_of(canonical);
+  std::set<std::string> places(known.begin(), known.end());
+  const std::string any = "triton/" + std::string(layout::kAnyDevice) + "/";
+  const std::string below = canonical.starts_with(any) ? "triton/0/" + canonical.substr(any.size()) : canonical;
+  for (const auto& root : tree_.roots()) places.insert(join(root, below));
+  return places;
 }
 
 void Sealing::adopt_merged(const std::string& path) {

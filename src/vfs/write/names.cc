@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/write/names.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
@@ -12,18 +10,13 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr uint64_t kRoomForAName = 64 << 10;
-
 /// After a name was made on the disk: who it belongs to.
 Result<void> give_to(const LocalTree& tree, const std::string& view_path, const Caller& caller,
                      const std::optional<struct stat>& parent) {
   // A set-group-id directory hands its group on (mkdir(2), open(2)).
   const bool inherits = parent && (parent->st_mode & S_ISGID) != 0;
   const gid_t group = inherits ? parent->st_gid : caller.gid;
-  if (::fchownat(tree.fd(), view_path.c_str(), caller.uid, group, AT_SYMLINK_NOFOLLOW) != 0) {
-    return fail_errno("chown", view_path);
-  }
-  return {};
+  return tree.set_owner(view_path, caller.uid, group);
 }
 
 /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
@@ -46,7 +39,8 @@ Names::Names(const Parts& parts)
       sealer_(parts.sealer),
       data_(parts.data),
       sealing_(parts.sealing),
-      removal_(parts.removal) {}
+      removal_(parts.removal),
+      refusals_(parts.refusals) {}
 
 Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<Fd> file) {
   const std::string view_path = LocalTree::view(site.path);
@@ -66,21 +60,24 @@ Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<
   return result;
 }
 
-/// Once more when the disk was full and is not any more.
-Result<Found> Names::make_name(const std::function<Result<Found>(const Moves&)>& make) {
-  auto result = moves_.read(make);
-  const bool full = !result && result.error().code() == ErrorCode::kNoSpace;
-  return full && tree_.make_room(kRoomForAName) ? moves_.read(make) : result;
+/// Calls `make` under the lock under which `where` is resolved. Once more when the disk was full and is not any more.
+Result<Found> Names::make_name(NodeId parent, std::string_view name, Site& where,
+                               const std::function<Result<Found>()>& make) {
+  const auto once = [&](const Moves& moves) -> Result<Found> {
+    INDUCTORFS_TRY_ASSIGN(where, tree_.site(moves, parent, name));
+    INDUCTORFS_TRY(tree_.make_local_directory(moves, where.parent));
+    return make();
+  };
+  return tree_.with_room([&] { return moves_.read(once); });
 }
 
 Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  auto result = make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+  Site where;
+  auto result = make_name(parent, name, where, [&]() -> Result<Found> {
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    const int flags = O_RDWR | O_NOFOLLOW | (done ? 0 : O_CREAT | O_EXCL);
-    INDUCTORFS_TRY_ASSIGN(auto file, open_at(disk_.fd(), view_path, flags, mode & 07777));
+    INDUCTORFS_TRY_ASSIGN(auto file,
+                          done ? disk_.open_file(view_path, true) : disk_.create_file(view_path, mode & 07777));
     fail_point("name.created");
     return made(where, caller, std::move(file));
   });
@@ -101,31 +98,28 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
 
 Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device, const Caller& caller) {
   if (S_ISREG(mode)) return create(parent, name, mode, caller);
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  return make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+  Site where;
+  return make_name(parent, name, where, [&]() -> Result<Found> {
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    if (!done && ::mknodat(disk_.fd(), LocalTree::view(where.path).c_str(), mode, device) != 0) {
-      return fail_errno("mknod", where.path);
-    }
+    if (!done) INDUCTORFS_TRY(disk_.make_node(LocalTree::view(where.path), mode, device));
     return made(where, caller, std::nullopt);
   });
 }
 
 Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  auto result = make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+  Site where;
+  auto result = make_name(parent, name, where, [&]() -> Result<Found> {
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    if (!done && ::mkdirat(disk_.fd(), view_path.c_str(), mode & 07777) != 0) return fail_errno("mkdir", where.path);
+    if (!done) INDUCTORFS_TRY(disk_.make_directory(view_path, mode & 07777));
     fail_point("name.directory_made");
     const auto above = disk_.stat(LocalTree::view(parent_path(where.path)));
     if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
-      (void)::fchmodat(disk_.fd(), view_path.c_str(), (mode & 07777) | S_ISGID, 0);  // as mkdir(2) says; best effort
+      (void)disk_.set_mode(view_path, (mode & 07777) | S_ISGID);  // as mkdir(2) says; best effort
     }
     return made(where, caller, std::nullopt);
   });
+  if (result) refusals_.note_if_hidden(where.path, disk_);
   const NodePtr node = result && form_of(where.path) == layout::Form::kDirectory ? nodes_.find(result->node) : nullptr;
   if (node) sealer_.add_quiet({.node = node, .path = where.path, .has_no_sign = true});
   return result;
@@ -133,23 +127,24 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
 
 Result<Found> Names::make_symlink(NodeId parent, std::string_view name, const std::string& target,
                                   const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  return make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+  Site where;
+  return make_name(parent, name, where, [&]() -> Result<Found> {
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    if (!done && ::symlinkat(target.c_str(), disk_.fd(), LocalTree::view(where.path).c_str()) != 0) {
-      return fail_errno("symlink", where.path);
-    }
+    if (!done) INDUCTORFS_TRY(disk_.make_symlink(target, LocalTree::view(where.path)));
     fail_point("name.symlink_made");
     return made(where, caller, std::nullopt);
   });
 }
 
-Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early) {
+Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,
+                                 const Caller& caller) {
   // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
   if (node->is_regular()) INDUCTORFS_TRY(data_.make_private(node, content, early));
   content.attributes_valid = false;
   INDUCTORFS_TRY_ASSIGN(const auto from, tree_.location(*node, content));
+  INDUCTORFS_TRY(origin_.note_namer(from, caller));
+  const auto path = nodes_.path_of(*node);
+  if (path && layout::name_of(*path).root != to.entry.root) INDUCTORFS_TRY(origin_.note_open(from, *path));
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(from));
   INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, to, status ? status->st_ino : 0));
   if (!done) INDUCTORFS_TRY(disk_.link(from, LocalTree::view(to.path)));
@@ -161,13 +156,12 @@ Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Si
 Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   if (node->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(new_parent, new_name));
   INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, true));
-  auto result = make_name([&](const Moves&) -> Result<Found> {
-    INDUCTORFS_TRY(tree_.make_local_directory(where.parent, parent_path(where.path)));
+  Site where;
+  auto result = make_name(new_parent, new_name, where, [&]() -> Result<Found> {
     // One step with the look at whether the store shares the file's inode: a seal in between would count one name and
     // give the store the inode of both, and the next write would take only one of them to an inode of its own.
-    auto linked = node->content.with([&](Content& content) { return link_file(node, content, where, early); });
+    auto linked = node->content.with([&](Content& content) { return link_file(node, content, where, early, caller); });
     if (!linked) return fail(std::move(linked).error());
     tree_.named_again(*linked);
     changed_names_in(where.parent);
@@ -208,22 +202,22 @@ Result<std::string> Names::read_link(NodeId id, const Caller& caller) {
     if (status && !may_follow(node, status->st_uid, caller)) {
       return fail(ErrorCode::kNotPermitted, "readlink: a link of another user in a directory that all users write to");
     }
-    std::string target(4096, '\0');
-    const ssize_t size = ::readlinkat(disk_.fd(), path->c_str(), target.data(), target.size());
-    if (size < 0) return fail_errno("readlink", *path);
-    target.resize(static_cast<size_t>(size));
-    return target;
+    return disk_.read_link(*path);
   });
 }
 
-Result<void> Names::unlink(NodeId parent, std::string_view name) {
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  const NodePtr node = nodes_.child(where.parent, where.name);
-  INDUCTORFS_TRY(moves_.read([&](const Moves&) {
+Result<void> Names::unlink(NodeId parent, std::string_view name, const Caller& caller) {
+  Site where;
+  NodePtr node;
+  const auto gone = moves_.read([&](const Moves& moves) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(where, tree_.site(moves, parent, name));
+    node = nodes_.child(where.parent, where.name);
+    INDUCTORFS_TRY(origin_.note_left(where.path, caller));
     if (!node) return removal_.take_name_away(where, node, nullptr);
     return node->content.with([&](Content& content) { return removal_.take_name_away(where, node, &content); });
-  }));
-  removal_.hide_entry(where.entry);  // after the name went: the sealer looks for the name after it has queued
+  });
+  if (!gone) return gone;
+  removal_.hide_entry(where.path);  // after the name went: the sealer looks for the name after it has queued
   origin_.member_changed(where.path);
   if (node) tree_.let_go(nodes_.release(node));
   changed_names_in(where.parent);
@@ -236,33 +230,29 @@ Result<void> Names::unlink(NodeId parent, std::string_view name) {
 }
 
 Result<void> Names::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  INDUCTORFS_TRY(take_directory_away(where));
-  sealing_.seal_after_build(where.path, caller.pid);
+  Site where;
+  INDUCTORFS_TRY(take_directory_away(parent, name, false, where));
+  sealing_.seal_after_build(where.path, caller);
   return {};
 }
 
 Result<void> Names::take_directory_away(NodeId parent, std::string_view name) {
-  INDUCTORFS_TRY_ASSIGN(auto where, tree_.site(parent, name));
-  return take_directory_away(where);
+  Site where;
+  return take_directory_away(parent, name, true, where);
 }
 
-Result<void> Names::take_directory_away(const Site& where) {
-  INDUCTORFS_TRY(moves_.read([&](const Moves&) -> Result<void> {
+Result<void> Names::take_directory_away(NodeId parent, std::string_view name, bool shown_goes_too, Site& where) {
+  const auto gone = moves_.read([&](const Moves& moves) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(where, tree_.site(moves, parent, name));
     const NodePtr node = nodes_.child(where.parent, where.name);
-    if (!removal_.directory_is_empty(node, where.path)) return fail(ErrorCode::kNotEmpty);
-    const std::string view_path = LocalTree::view(where.path);
-    if (::unlinkat(disk_.fd(), view_path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-      return fail_errno("rmdir", where.path);
-    }
-    fail_point("name.directory_removed");
-    (void)nodes_.detach(where.parent, where.name);
-    if (node) tree_.let_go(nodes_.release(node));
+    if (!shown_goes_too && !removal_.directory_is_empty(node, where.path)) return fail(ErrorCode::kNotEmpty);
+    INDUCTORFS_TRY(tree_.remove_directory(where.path));
     changed_names_in(where.parent);
     return {};
-  }));
+  });
+  if (!gone) return gone;
   removal_.forget_root(where.path);
-  if (form_of(where.path) == layout::Form::kDirectory) removal_.hide_entry(where.entry);
+  if (form_of(where.path) == layout::Form::kDirectory) removal_.hide_entry(where.path);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/data.h"
 #include "vfs/write/in_place.h"
+#include "vfs/write/refusals.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealing.h"
 
@@ -30,6 +31,7 @@ class Names {
     Data& data;
     Sealing& sealing;
     Removal& removal;
+    Refusals& refusals;
   };
   explicit Names(const Parts& parts);
 
@@ -41,18 +43,23 @@ class Names {
                                            const Caller& caller);
   [[nodiscard]] Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller);
   [[nodiscard]] Result<std::string> read_link(NodeId node, const Caller& caller);
-  [[nodiscard]] Result<void> unlink(NodeId parent, std::string_view name);
+  /// Without a caller for the daemon itself.
+  [[nodiscard]] Result<void> unlink(NodeId parent, std::string_view name, const Caller& caller = {});
   /// The removal of a compiler's directory is the sign that what it built is complete, and `caller` its witness.
   [[nodiscard]] Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller);
-  /// The same as a step of something else that no program has asked for: no sign of anything.
+  /// The same as a step of something else that no program has asked for: no sign of anything. What it shows of the
+  /// cluster goes with it.
   [[nodiscard]] Result<void> take_directory_away(NodeId parent, std::string_view name);
 
  private:
-  [[nodiscard]] Result<void> take_directory_away(const Site& where);
+  [[nodiscard]] Result<void> take_directory_away(NodeId parent, std::string_view name, bool shown_goes_too,
+                                                 Site& where);
   [[nodiscard]] bool may_follow(const NodePtr& node, uid_t owner, const Caller& caller) const;
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
-  [[nodiscard]] Result<Found> make_name(const std::function<Result<Found>(const Moves&)>& make);
-  [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early);
+  [[nodiscard]] Result<Found> make_name(NodeId parent, std::string_view name, Site& where,
+                                        const std::function<Result<Found>()>& make);
+  [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,
+                                          const Caller& caller);
 
   RootTree& tree_;
   Lookup& lookup_;
@@ -62,6 +69,7 @@ class Names {
   Data& data_;
   Sealing& sealing_;
   Removal& removal_;
+  Refusals& refusals_;
   const FileSystemOptions& options_{tree_.options()};
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

@@ -29,23 +29,26 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
   if (node->is_directory() != (form_of(path) == layout::Form::kDirectory)) {
     return fail(ErrorCode::kNotSupported, node->is_directory() ? "it is a directory" : "it is no directory");
   }
-  if (is_changed_parcel(disk_, LocalTree::view(path))) {
-    return fail(ErrorCode::kNotSupported, "a file of it was changed after it was complete");
-  }
-  INDUCTORFS_TRY_ASSIGN(auto itself, open_itself(disk_, path));
+  Fd itself;
+  // In one step: from here on all goes by descriptor, whatever gets the path.
+  INDUCTORFS_TRY_ASSIGN(const auto files, moves_.read([&](const Moves&) -> Result<ParcelFiles> {
+    const auto walked = nodes_.walk(path);
+    if (!walked.missing.empty() || walked.node != node) return fail(ErrorCode::kNotFound);
+    if (is_changed_parcel(disk_, LocalTree::view(path))) {
+      return fail(ErrorCode::kNotSupported, "a file of it was changed after it was complete");
+    }
+    INDUCTORFS_TRY_ASSIGN(itself, open_itself(disk_, path));
+    return parcel_files(disk_, path);
+  }));
   struct stat status {};
   if (::fstat(itself.get(), &status) != 0) return fail_errno("stat", path);
-  INDUCTORFS_TRY_ASSIGN(const auto files, moves_.read([&](const Moves&) { return parcel_files(disk_, path); }));
-  for (size_t i = 0; i < files.items.size(); ++i) {
-    if (const auto why = marks_.why_not_shared(path, files.owners[i]); !why.empty()) {
-      return fail(ErrorCode::kNotPermitted, files.items[i].path + ": " + why);
-    }
-  }
+  INDUCTORFS_TRY(judge_makers(files, path));
   INDUCTORFS_TRY(judge_members(files, path, scope));
   if (files.size() > options_.artefact_limit) {
     return fail(ErrorCode::kTooLarge, std::to_string(files.size()) + " bytes, over the limit of one artefact");
   }
   INDUCTORFS_TRY_ASSIGN(const auto digest, store_parcel(files, path));
+  INDUCTORFS_TRY(judge_makers(files, path));  // of what was read
   struct stat now {};
   const bool same = ::fstat(itself.get(), &now) == 0 && now.st_mtim.tv_sec == status.st_mtim.tv_sec &&
                     now.st_mtim.tv_nsec == status.st_mtim.tv_nsec;
@@ -61,6 +64,18 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
   sealed.file = std::move(itself);
   sealed.is_parcel = true;
   return sealed;
+}
+
+/// The users who have made the files of a parcel.
+Result<void> Sealing::judge_makers(const ParcelFiles& files, const std::string& path) {
+  const std::string above = form_of(path) == layout::Form::kDirectory ? path : parent_path(path);
+  for (const auto& item : files.items) {
+    const auto makers =
+        moves_.read([&](const Moves&) { return makers_of(disk_, LocalTree::view(join(above, item.path))); });
+    const auto why = marks_.why_not_shared(path, makers);
+    if (!why.empty()) return fail(ErrorCode::kNotPermitted, item.path + ": " + why);
+  }
+  return {};
 }
 
 /// The writers of the files that an index names. Those of a directory are whoever gave it its name.
@@ -98,9 +113,14 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
   return digest;
 }
 
-void Sealing::mark_parcel(const codec::Digest& digest, const std::string& path) {
-  if (is_changed_parcel(disk_, LocalTree::view(path))) return;  // while it was sealed
-  set_parcel_mark(disk_, LocalTree::view(path), {digest, false});
+void Sealing::mark_parcel(const Sealed& sealed, const std::string& path) {
+  const bool is_marked = moves_.read([&](const Moves&) {
+    // While it was sealed.
+    if (!has_name(sealed, path) || is_changed_parcel(disk_, LocalTree::view(path))) return false;
+    set_parcel_mark(disk_, LocalTree::view(path), {sealed.entry.digest, false});
+    return true;
+  });
+  if (!is_marked) return;
   const auto walked = nodes_.walk(path);
   if (!walked.missing.empty()) return;
   // A write by whoever wrote last ends the mark too (Origin::saw_writer_in_place).

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/layout/layout.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/paths.h"
 #include "vfs/tree/user_lines.h"
 
 namespace inductorfs::vfs {
@@ -39,6 +41,19 @@ void Refusals::note(const std::string& text, std::optional<uid_t> owner) {
     const auto most = owner_of_most(lines);
     lines.erase(most == owner ? lines.end() - 1 : std::ranges::find(lines, most, &Line::owner));
   });
+}
+
+void Refusals::note_if_hidden(const std::string& path, const LocalTree& disk) {
+  const std::string hidden = layout::hidden_root(path);
+  const auto status = hidden.empty() ? std::nullopt : disk.stat(LocalTree::view(hidden)).value_or(std::nullopt);
+  if (!status) return;
+  // tempfile.mkdtemp makes directories of mode 0700. Of 400 of its names one begins with "tmp_" and has no digit.
+  const std::string name = last_component(hidden);
+  const bool is_in_words = name.starts_with("tmp_") && name.find_first_of("0123456789") == std::string::npos;
+  if ((status->st_mode & 07777) == 0700 && !is_in_words) return;
+  note(shown_path(hidden) + ": its name has the form of Python's temporary directories (tmp and 8 characters), so " +
+           "nothing below it is shared; give it another name",
+       status->st_uid);
 }
 
 std::vector<std::string> Refusals::lines() const {

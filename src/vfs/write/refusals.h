@@ -9,6 +9,7 @@
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
+#include "vfs/tree/local_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -25,6 +26,9 @@ class Refusals {
   /// Adds anything else that an operator should know; a line that is there already is not added again. `owner` is the
   /// user who caused it.
   void note(const std::string& text, std::optional<uid_t> owner);
+  /// Says of a directory that is made below one with a name of tempfile's form (layout::hidden_root), and that nobody
+  /// made with tempfile.mkdtemp, why it is not shared.
+  void note_if_hidden(const std::string& path, const LocalTree& disk);
   [[nodiscard]] std::vector<std::string> lines() const;
   /// Returns why this path was refused last; empty if it was not, or if later refusals have pushed its line out.
   [[nodiscard]] std::string why_refused(const std::string& path) const;

@@ -2,7 +2,6 @@
 #include "vfs/write/removal.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -14,12 +13,14 @@
 
 namespace inductorfs::vfs {
 
-void Removal::hide_entry(const layout::Name& entry) {
+void Removal::hide_entry(const std::string& path) {
+  const auto entry = layout::name_of(path);
   if (!layout::rule_of(layout::classify(entry.path).family).shared) return;
   if (catalog_.find(entry)) counters_.get("view.hidden").add();
+  sets_.take_listed(path);
   // Without an entry too: what is on its way to the cluster must not come back from there.
   queueing_.with([&](const Queueing&) { catalog_.hide(entry); });
-  sets_.hide(entry.root.empty() ? tree_.local_paths_of(entry.path) : tree_.local_paths_of(entry));
+  sets_.hide(path, entry.root.empty() ? tree_.local_paths_of(entry.path) : tree_.local_paths_of(entry));
 }
 
 void Removal::hide_moved(const std::string& from, const std::string& to) {
@@ -27,7 +28,7 @@ void Removal::hide_moved(const std::string& from, const std::string& to) {
   if (entry == layout::name_of(to)) return;
   const auto status = disk_.stat(LocalTree::view(to));
   if (!status || !*status) return;
-  if (!S_ISDIR((*status)->st_mode)) return hide_entry(entry);
+  if (!S_ISDIR((*status)->st_mode)) return hide_entry(from);
   hide_moved(from, to, open_moving(to));
 }
 
@@ -43,7 +44,7 @@ void Removal::hide_moved(const std::string& from, const std::string& to, const F
   forget_root(from);
   if (!layout::is_in_a_root(from)) return;
   if (layout::name_of(from) == layout::name_of(to)) return;
-  if (form_of(from) == layout::Form::kDirectory) return hide_entry(layout::name_of(from));
+  if (form_of(from) == layout::Form::kDirectory) return hide_entry(from);
   if (!directory) return;
   hide_below(from, directory, "");
 }
@@ -57,7 +58,7 @@ void Removal::hide_below(const std::string& from, const Fd& directory, const std
     if (item.type == S_IFDIR && !is_parcel) {
       hide_below(from, directory, below.empty() ? item.name : join(below, item.name));
     } else {
-      hide_entry(layout::name_of(join(was, item.name)));
+      hide_entry(join(was, item.name));
     }
   }
 }
@@ -68,6 +69,10 @@ Result<void> Removal::keep_orphan(const Site& site, const NodePtr& node) {
   // A second name, so that who has the file open reads it to the end; the first one goes in the next step.
   (void)disk_.unlink(LocalTree::orphan(node->id));  // of a node with this number in an earlier life
   return disk_.link(LocalTree::view(site.path), LocalTree::orphan(node->id));
+}
+
+void Removal::keep_no_orphan(const NodePtr& node) {
+  if (node) (void)disk_.unlink(LocalTree::orphan(node->id));  // what stays is removed at the next start
 }
 
 void Removal::orphaned(const Node& node, Content& content, bool has_file) {
@@ -92,7 +97,12 @@ Result<void> Removal::remove_first_name(const std::string& view_path, const Node
     moves = moved.has_value();
     if (!moves && content != nullptr) (void)tree_.descriptor(*node, *content, false);  // without one nobody reads on
   }
-  if (!moves && ::unlinkat(disk_.fd(), view_path.c_str(), 0) != 0) return fail_errno("unlink", view_path);
+  if (!moves) {
+    if (auto gone = disk_.unlink(view_path, true); !gone) {
+      keep_no_orphan(node);
+      return gone;
+    }
+  }
   fail_point("name.unlinked");
   return {};
 }
@@ -112,37 +122,8 @@ Result<void> Removal::take_name_away(const Site& site, const NodePtr& node, Cont
   return {};
 }
 
-bool Removal::shows_set(const NodePtr& directory, const layout::Name& entry) const {
-  return directory && directory->is_directory() && entry.path.starts_with("triton") && sets_.shown_at(directory);
-}
-
-bool Removal::shows_entries(const NodePtr& directory, const Site& site) const {
-  const bool lists_all = tree_.lists_cluster(site.entry);
-  if ((lists_all && catalog_.has_directory(site.entry)) || shows_set(directory, site.entry)) return true;
-  return directory && (!lists_all || tree_.has_roots_at(site.path)) && shows_nodes(directory);
-}
-
-bool Removal::shows_nodes(const NodePtr& directory) const {
-  const auto children = nodes_.children(directory);
-  return std::any_of(children.begin(), children.end(), [this](const auto& child) {
-    const auto backing = child.second->content.with([](const Content& content) { return content.backing; });
-    return backing != Backing::kLocal || (child.second->is_directory() && shows_nodes(child.second));
-  });
-}
-
 bool Removal::directory_is_empty(const NodePtr& directory, const std::string& path) const {
-  if (directory && directory->key) {
-    // Triton removes the key directory, and then its parents, after every put (os.removedirs): a set that is not
-    // complete yet must hold it.
-    const bool pending = directory->key->state.with([](const KeyState& state) { return !state.writers.empty(); });
-    if (pending) return false;
-  }
-  const auto entry = layout::name_of(path);
-  const bool lists_all = tree_.lists_cluster(entry);
-  if ((lists_all && catalog_.has_directory(entry)) || shows_set(directory, entry)) return false;
-  if (!lists_all && directory && shows_nodes(directory)) return false;
-  const auto status = disk_.stat(LocalTree::view(path));
-  return !status || !*status || disk_.is_empty(LocalTree::view(path));
+  return !tree_.has_something(path) && shown_.in(directory, path).empty();
 }
 
 }  // namespace inductorfs::vfs

@@ -6,6 +6,7 @@
 #include "inductorfs/base/guarded.h"
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/services.h"
+#include "vfs/read/shown_names.h"
 #include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
@@ -18,15 +19,16 @@ struct Queueing {};
 /// Safe for concurrent use.
 class Removal {
  public:
-  Removal(const Services& services, RootTree& tree, ClusterSets& sets)
-      : catalog_(services.catalog), counters_(services.counters), tree_(tree), sets_(sets) {}
+  Removal(const Services& services, RootTree& tree, ClusterSets& sets, const ShownNames& shown)
+      : catalog_(services.catalog), counters_(services.counters), tree_(tree), sets_(sets), shown_(shown) {}
 
   /// A caller holds this lock while it queues something, so that the name is not hidden in between. It is taken after a
   /// content's lock, and before the node table's.
   [[nodiscard]] Guarded<Queueing>& queueing() { return queueing_; }
 
-  /// Hides the cluster's entry of a name that was deleted here, and what is queued under it.
-  void hide_entry(const layout::Name& entry);
+  /// Hides the cluster's entry of a name that was deleted here, at this path, and what is queued under it. The other
+  /// files of a Triton set are hidden with it; in this very directory they stay until each has been deleted.
+  void hide_entry(const std::string& path);
   /// Shows again what was deleted in the roots at and below a directory that has gone.
   void forget_root(const std::string& path);
   /// Opens a directory that is about to move, for hide_moved(). Empty when it cannot be read. The caller holds moves().
@@ -42,19 +44,20 @@ class Removal {
 
   /// Gives the file of `node` a second name if it is in use; called before its name goes. The caller holds moves().
   [[nodiscard]] Result<void> keep_orphan(const Site& site, const NodePtr& node);
+  /// Takes that back where the name did not go.
+  void keep_no_orphan(const NodePtr& node);
   /// Notes, after a name went, whether it was the last one that is known. Whether it was the last of all only the disk
   /// knows (RootTree::attributes()).
   void orphaned(const Node& node, Content& content, bool has_file);
 
   /// Says whether rmdir(2) may remove the directory. The caller holds moves().
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
-  /// Says whether the directory shows entries of the cluster: those that lie below it, those that its roots show, or a
-  /// set that the cluster has lost since. `directory` may be nullptr.
-  [[nodiscard]] bool shows_entries(const NodePtr& directory, const Site& site) const;
+  /// Says whether the directory shows entries of the cluster, itself or in roots below it. `directory` may be nullptr.
+  [[nodiscard]] bool shows_entries(const NodePtr& directory, const Site& site) const {
+    return shown_.any_at_or_below(directory, site.path);
+  }
 
  private:
-  [[nodiscard]] bool shows_set(const NodePtr& directory, const layout::Name& entry) const;
-  [[nodiscard]] bool shows_nodes(const NodePtr& directory) const;
   void hide_below(const std::string& from, const Fd& directory, const std::string& below);
   [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
                                                Result<void> kept);
@@ -63,6 +66,7 @@ class Removal {
   Counters& counters_;
   RootTree& tree_;
   ClusterSets& sets_;
+  const ShownNames& shown_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   Guarded<Queueing> queueing_;

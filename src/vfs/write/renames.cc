@@ -46,21 +46,23 @@ Renames::Renames(const Services& services, const Parts& parts)
       key_sets_(parts.key_sets),
       removal_(parts.removal) {}
 
-Result<void> Renames::rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
+Result<bool> Renames::rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
   if (mode == RenameMode::kExchange) {
-    INDUCTORFS_TRY(exchange(from, to));
+    INDUCTORFS_TRY_ASSIGN(const bool done, tree_.with_room([&] { return exchange(from, to, caller); }));
+    if (!done) return false;
     scopes_.directory_changed(from.path);
     scopes_.directory_changed(to.path);
     sealing_.saw_writer_below(from.path, caller.pid);
     sealing_.saw_writer_below(to.path, caller.pid);
   } else {
     INDUCTORFS_TRY_ASSIGN(auto node, lookup_.existing(from));
-    INDUCTORFS_TRY(rename_one(from, to, node, mode, caller));
+    INDUCTORFS_TRY_ASSIGN(const bool done, rename_one(from, to, node, mode, caller));
+    if (!done) return false;
     if (node->is_directory()) scopes_.directory_changed(to.path);
   }
   changed_names_in(from.parent);
   changed_names_in(to.parent);
-  return {};
+  return true;
 }
 
 /// Files are reached by their whole paths. A directory that was renamed by descriptor to a deeper place would make
@@ -73,35 +75,45 @@ Result<void> Renames::check_new_path(const NodePtr& node, const std::string& fro
   return directory.error().code() == ErrorCode::kNotFound ? Result<void>{} : fail(directory.error());
 }
 
-Result<void> Renames::rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
+Result<bool> Renames::rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
                                  const Caller& caller) {
   if (node->is_directory()) {
     INDUCTORFS_TRY(check_new_path(node, from.path, to.path));
-    INDUCTORFS_TRY_ASSIGN(const auto moved,
-                          moves_.write([&](Moves&) { return rename_directory(from, to, node, mode); }));
+    const auto rename_it = [&](Moves& moves) -> Result<std::optional<Fd>> {
+      if (!are_there(moves, from, to)) return std::nullopt;
+      return rename_directory({moves, from, to, mode, caller}, node);
+    };
+    INDUCTORFS_TRY_ASSIGN(const auto moved, tree_.with_room([&] { return moves_.write(rename_it); }));
+    if (!moved) return false;
     removal_.forget_root(to.path);  // one that it may have replaced
-    removal_.hide_moved(from.path, to.path, moved);
+    removal_.hide_moved(from.path, to.path, *moved);
     sealing_.saw_writer_below(to.path, caller.pid);
-    return {};
+    return true;
   }
-  INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
-  auto set = moves_.read([&](const Moves&) -> Result<std::optional<SetOwner>> {
-    if (mode == RenameMode::kReplace) {
-      auto put = key_sets_.put_into_set(from, to, caller);
-      if (!put || *put) return put;
+  if (mode == RenameMode::kReplace) {
+    const auto put = [&](const Moves& moves) -> Result<std::optional<SetOwner>> {
+      if (are_there(moves, from, to)) return key_sets_.put_into_set(from, to, caller);
+      return std::nullopt;
+    };
+    INDUCTORFS_TRY_ASSIGN(const auto set, moves_.read(put));
+    if (set) {
+      key_sets_.commit_if_complete(to, *set, caller.pid);
+      return true;
     }
-    INDUCTORFS_TRY(rename_file(from, to, node, mode, early));
-    return std::nullopt;
-  });
-  if (!set) return fail(std::move(set).error());
-  if (*set) {
-    key_sets_.commit_if_complete(to, **set, caller.pid);
-    return {};
   }
+  INDUCTORFS_TRY_ASSIGN(const bool is_done, tree_.with_room([&]() -> Result<bool> {
+    INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
+    return moves_.read([&](const Moves& moves) -> Result<bool> {
+      if (!are_there(moves, from, to)) return false;
+      INDUCTORFS_TRY(rename_file({moves, from, to, mode, caller}, node, early));
+      return true;
+    });
+  }));
+  if (!is_done) return false;
   origin_.member_changed(from.path);
   origin_.saw_writer(node, to.path, caller.pid);
   sealing_.seal_if_final(node, to.path);
-  return {};
+  return true;
 }
 
 void Renames::follow_up(const Site& from, const Site& to, const Caller& caller) {
@@ -111,21 +123,34 @@ void Renames::follow_up(const Site& from, const Site& to, const Caller& caller) 
   changed_names_in(to.parent);
 }
 
-Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
-                                  EarlyCopy& early) {
-  INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
+/// Before it moves: it gets another name, perhaps where fewer reach it, and its directory loses one.
+Result<void> Renames::note_namer(const Site& from, const Site& to, const Caller& caller) {
+  if (from.entry.root != to.entry.root) INDUCTORFS_TRY(origin_.note_open(LocalTree::view(from.path), from.path));
+  INDUCTORFS_TRY(origin_.note_namer(LocalTree::view(from.path), caller));
+  return origin_.note_left(from.path, caller);
+}
+
+Result<void> Renames::rename_file(const Step& step, const NodePtr& node, EarlyCopy& early) {
+  const Site& from = step.from;
+  const Site& to = step.to;
+  INDUCTORFS_TRY(tree_.make_local_directory(step.moves, to.parent));
   const NodePtr target = nodes_.child(to.parent, to.name);
   if (target && target->is_directory()) return fail(ErrorCode::kIsDirectory);
   INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
-  if (mode == RenameMode::kNoReplace && (there || catalog_.find(to.entry))) return fail(ErrorCode::kExists);
+  if (step.mode == RenameMode::kNoReplace && (there || catalog_.find(to.entry))) return fail(ErrorCode::kExists);
   if (target == node) return {};  // two links of one file: rename(2) does nothing
   auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
     content.attributes_valid = false;
     // Bytes of the cluster get a file of their own before they can have another name.
     if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
+    INDUCTORFS_TRY(note_namer(from, to, step.caller));
     if (there && target) INDUCTORFS_TRY(removal_.keep_orphan(to, target));
-    INDUCTORFS_TRY(begin_rename(disk_, from));
-    INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
+    auto moved = begin_rename(disk_, from);
+    if (moved) moved = disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path));
+    if (!moved) {
+      removal_.keep_no_orphan(target);
+      return moved;
+    }
     fail_point("rename.file");
     (void)nodes_.move(from.parent, from.name, to.parent, to.name);  // what it replaces is `target`
     note_named(to);
@@ -133,27 +158,30 @@ Result<void> Renames::rename_file(const Site& from, const Site& to, const NodePt
     return {};
   });
   if (!renamed) return renamed;
-  removal_.hide_entry(from.entry);
+  removal_.hide_entry(from.path);
   if (target) tree_.let_go(nodes_.release(target));
   return {};
 }
 
 /// Returns the directory, so that what follows can walk it while others change its path.
-Result<Fd> Renames::rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode) {
+Result<Fd> Renames::rename_directory(const Step& step, const NodePtr& node) {
+  const Site& from = step.from;
+  const Site& to = step.to;
   // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
   if (removal_.shows_entries(node, from)) {
     return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
   }
-  INDUCTORFS_TRY(tree_.make_local_directory(to.parent, parent_path(to.path)));
+  INDUCTORFS_TRY(tree_.make_local_directory(step.moves, to.parent));
   const NodePtr target = nodes_.child(to.parent, to.name);
   INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
   const bool visible = there || removal_.shows_entries(target, to);
-  if (mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
+  if (step.mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
   if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
   // (torch/_inductor/triton_bundler.py: read_and_emit).
   if (visible && !removal_.directory_is_empty(target, to.path)) return fail(ErrorCode::kNotEmpty);
-  INDUCTORFS_TRY(tree_.make_local_directory(node, from.path));
+  INDUCTORFS_TRY(tree_.make_local_directory(step.moves, node));
+  INDUCTORFS_TRY(note_namer(from, to, step.caller));
   Fd moved = removal_.open_moving(from.path);
   INDUCTORFS_TRY(begin_rename(disk_, from));
   INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
@@ -184,7 +212,7 @@ void Renames::note_groups_moved(const NodePtr& directory, const std::string& pat
   });
 }
 
-Result<void> Renames::exchange(const Site& from, const Site& to) {
+Result<bool> Renames::exchange(const Site& from, const Site& to, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto first, lookup_.existing(from));
   INDUCTORFS_TRY_ASSIGN(auto second, lookup_.existing(to));
   // In the order of their locks: two exchanges of the same names must not wait for each other's copies.
@@ -196,7 +224,10 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
   INDUCTORFS_TRY(check_new_path(second, to.path, from.path));
   Fd first_directory;
   Fd second_directory;
-  INDUCTORFS_TRY(moves_.write([&](Moves&) -> Result<void> {
+  bool is_done = false;
+  INDUCTORFS_TRY(moves_.write([&](Moves& moves) -> Result<void> {
+    if (!are_there(moves, from, to)) return {};
+    is_done = true;
     for (const auto& [site, node] : {std::make_pair(&from, first), std::make_pair(&to, second)}) {
       if (node->is_directory() && removal_.shows_entries(node, *site)) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
@@ -212,8 +243,9 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
       if (own && b != nullptr && b->backing == Backing::kShared) {
         own = data_.make_private(second, *b, in_order ? upper : lower);
       }
-      if (!own) return own;
-      own = begin_rename(disk_, from);
+      if (own) own = note_namer(from, to, caller);
+      if (own) own = note_namer(to, from, caller);
+      if (own) own = begin_rename(disk_, from);
       if (own) own = disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path), RENAME_EXCHANGE);
       if (!own) return own;
       fail_point("rename.exchanged");
@@ -222,13 +254,14 @@ Result<void> Renames::exchange(const Site& from, const Site& to) {
       return {};
     });
   }));
+  if (!is_done) return false;
   const auto hide = [&](const NodePtr& node, const Site& was, const Site& is, const Fd& directory) {
     if (node->is_directory()) return removal_.hide_moved(was.path, is.path, directory);
-    if (was.entry != is.entry) removal_.hide_entry(was.entry);
+    if (was.entry != is.entry) removal_.hide_entry(was.path);
   };
   hide(first, from, to, first_directory);
   hide(second, to, from, second_directory);
-  return {};
+  return true;
 }
 
 }  // namespace inductorfs::vfs

@@ -29,19 +29,32 @@ class Renames {
   };
   Renames(const Services& services, const Parts& parts);
 
-  [[nodiscard]] Result<void> rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
+  /// False: a directory above one of the names was moved before the lock was taken. Nothing was done; to be called
+  /// again with what is true now.
+  [[nodiscard]] Result<bool> rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
   /// Does what follows a rename that an earlier worker had done on the disk.
   void follow_up(const Site& from, const Site& to, const Caller& caller);
 
  private:
-  [[nodiscard]] Result<void> rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
+  [[nodiscard]] bool are_there(const Moves& moves, const Site& from, const Site& to) const {
+    return tree_.is_at(moves, from) && tree_.is_at(moves, to);
+  }
+  [[nodiscard]] Result<bool> rename_one(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
                                         const Caller& caller);
-  [[nodiscard]] Result<void> rename_file(const Site& from, const Site& to, const NodePtr& node, RenameMode mode,
-                                         EarlyCopy& early);
+  /// One rename, decided under the lock of directory moves.
+  struct Step {
+    const Moves& moves;
+    const Site& from;
+    const Site& to;
+    RenameMode mode;
+    const Caller& caller;
+  };
+  [[nodiscard]] Result<void> rename_file(const Step& step, const NodePtr& node, EarlyCopy& early);
+  [[nodiscard]] Result<void> note_namer(const Site& from, const Site& to, const Caller& caller);
   [[nodiscard]] Result<void> check_new_path(const NodePtr& node, const std::string& from, const std::string& to);
-  [[nodiscard]] Result<Fd> rename_directory(const Site& from, const Site& to, const NodePtr& node, RenameMode mode);
+  [[nodiscard]] Result<Fd> rename_directory(const Step& step, const NodePtr& node);
   void note_groups_moved(const NodePtr& directory, const std::string& path);
-  [[nodiscard]] Result<void> exchange(const Site& from, const Site& to);
+  [[nodiscard]] Result<bool> exchange(const Site& from, const Site& to, const Caller& caller);
 
   catalog::Catalog& catalog_;
   RootTree& tree_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/branch_paths.h"
@@ -104,16 +105,21 @@ void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
   sealer_.add({node, path, false});
 }
 
-void Sealing::seal_after_build(const std::string& directory_path, pid_t builder) {
+void Sealing::seal_after_build(const std::string& directory_path, const Caller& builder) {
   const std::string above = parent_path(directory_path);
   for (const auto& path : layout::sealed_by_removal_of(directory_path)) {
     if (parent_path(path) != above) continue;
     auto node = lookup_.pin_path(path);
     if (!node) continue;
     // torch, which ran the compiler: a better witness than the linker, and of every byte.
-    origin_.saw_writer(*node, path, builder, true);
-    in_place_.is_complete(*node);
-    sealer_.add({*node, path, false});
+    // Whoever says that it is complete has made it.
+    const auto noted =
+        tree_.moves().read([&](const Moves&) { return origin_.note_namer(LocalTree::view(path), builder); });
+    if (noted) {
+      origin_.saw_writer(*node, path, builder.pid, true);
+      in_place_.is_complete(*node);
+      sealer_.add({*node, path, false});
+    }
     tree_.unpin(*node);
     return;
   }
@@ -125,13 +131,21 @@ void Sealing::refuse(const std::string& path, const std::string& why) {
   refusals_.add(path, why, found && *found ? std::optional((*found)->st_uid) : std::nullopt);
 }
 
+std::optional<Error> Sealing::last_failure() const {
+  return last_failure_.with([](const std::optional<Error>& last) { return last; });
+}
+
 SealOutcome Sealing::not_sealed(const std::string& path, const Error& error) {
   if (error.code() == ErrorCode::kBusy) return SealOutcome::kLater;
-  // What waits holds a node each, and its bytes are read again for each try.
-  if (error.code() == ErrorCode::kNoSpace && sealer_.waiting() < kMostWaitingForRoom) {
+  if (is_of_host(error.code())) {
     counters_.get("seal.no_room").add();
     log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", shown_path(path)}, {"why", error.to_string()}});
-    return SealOutcome::kNoRoom;
+    last_failure_.with([&](std::optional<Error>& last) { last = error; });
+    // What waits holds a node each, and its bytes are read again for each try.
+    if (sealer_.waiting() < kMostWaitingForRoom) return SealOutcome::kNoRoom;
+    refuse(path, error.to_string() + "; more than " + std::to_string(kMostWaitingForRoom) +
+                     " files wait for the disk, so the next mount publishes this one");
+    return SealOutcome::kDone;
   }
   refuse(path, error.to_string());
   return SealOutcome::kDone;
@@ -184,8 +198,9 @@ SealOutcome Sealing::seal(const SealItem& item) {
     }
   }
   publish.entries.push_back(entry->entry);
-  const auto still_here = [&] { return has_name(*entry, item.path); };
-  if (!enqueue(publish, item.path, still_here)) return SealOutcome::kDone;
+  const auto queued = enqueue(publish, [&] { return has_name(*entry, item.path); });
+  if (!queued) return not_sealed(item.path, queued.error());
+  if (!*queued) return SealOutcome::kDone;
   mark_sealed(*entry, item.path);
   // Published before it had its mark? Then what the cluster has merged was not adopted: this file was in the way.
   if (const auto state = catalog_.publish_state(classified.canonical); state && state->merged)
@@ -222,51 +237,51 @@ SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
   return SealOutcome::kDone;
 }
 
-/// Not what was deleted or replaced while it was hashed: whoever did that found nothing in the queue to hide.
-bool Sealing::enqueue(const catalog::Publish& publish, const std::string& path,
-                      const std::function<bool()>& still_here) {
+/// Returns false for what was deleted or replaced while it was hashed: whoever did that found nothing in the queue to
+/// hide.
+Result<bool> Sealing::enqueue(const catalog::Publish& publish, const std::function<bool()>& still_here) {
   auto queued = removal_.queueing().with([&](const Queueing&) -> Result<bool> {
     if (!still_here()) return false;
     INDUCTORFS_TRY(catalog_.enqueue(publish));
     return true;
   });
   fail_point("seal.queued");
-  if (!queued) refuse(path, queued.error().to_string());
-  return queued.value_or(false);
+  return queued;
 }
 
 bool Sealing::has_name(const Sealed& sealed, const std::string& path) const {
   struct stat hashed {};
   const auto named = disk_.stat(LocalTree::view(path));
-  return named && *named && ::fstat(sealed.file.get(), &hashed) == 0 && hashed.st_ino == (*named)->st_ino;
+  if (!named || !*named || ::fstat(sealed.file.get(), &hashed) != 0) return false;
+  // Whoever has written to it, or named it, before it was read is noted by now.
+  return hashed.st_ino == (*named)->st_ino && marks_.why_not_shared(path).empty();
 }
 
 Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) {
   const auto classified = layout::classify(path);
   bool shares_inode = false;
+  bool is_new = false;
   // The descriptor is taken in the same step as the mark: from here on a writer gets an inode of its own, and whatever
   // is renamed over the path meanwhile, what is hashed is what is stored.
   auto file = moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Fd> {
       if (content.backing != Backing::kLocal) return fail(ErrorCode::kNotFound);
-      if (content.active_writes > 0 || (content.unfinished && !tree_.is_sealed(*node, content))) {
-        return fail(ErrorCode::kBusy);
-      }
       INDUCTORFS_TRY_ASSIGN(auto where, tree_.location(*node, content));
-      auto opened = disk_.open_file(where, false);
-      if (!opened) return opened;
+      INDUCTORFS_TRY_ASSIGN(auto opened, disk_.open_file(where, false));
+      is_new = !disk_.is_stores(opened.get());
+      if (content.active_writes > 0 || (content.unfinished && is_new)) return fail(ErrorCode::kBusy);
       struct stat status {};
-      if (::fstat(opened->get(), &status) != 0) return fail_errno("stat", path);
-      // A file with further names keeps its inode for them, so the store gets a copy.
-      shares_inode = disk_.keeps_seals() && (status.st_nlink == 1 || tree_.is_sealed(*node, content));
-      content.sealed = shares_inode ? SealState::kSealed : SealState::kOpen;
-      return opened;
+      if (::fstat(opened.get(), &status) != 0) return fail_errno("stat", path);
+      // A file with further names keeps its inode for them, so the store gets a copy; so it does of what takes no seal.
+      shares_inode = disk_.keeps_seals() && (status.st_nlink == 1 || !is_new) && tree_.seal(*node, opened.get());
+      return Result<Fd>(std::move(opened));
     });
   });
   if (!file) return fail(std::move(file).error());
   auto entry = store_file(*file, path, classified, shares_inode);
   const bool written_to = node->content.with([&](Content& content) {
-    if (!entry) content.sealed = SealState::kOpen;
+    // What the store had before it keeps, under whatever name the file is refused now.
+    if (!entry && shares_inode && is_new) disk_.remove_seal(file->get());
     content.attributes_valid = false;
     return !shares_inode && content.unfinished;
   });
@@ -280,7 +295,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
   // Of the file that is read: another one may have got the name since it was judged.
-  if (const auto why = marks_.why_not_shared(path, status.st_uid); !why.empty()) {
+  if (const auto why = marks_.why_not_shared(path, makers_of(disk_, file.get())); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }
   const auto size = static_cast<uint64_t>(status.st_size);
@@ -311,11 +326,10 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   // By a name of its own: the path may be another file's by now.
   const std::string name = LocalTree::in_folder(LocalTree::kOrphanFolder, "seal-" + std::to_string(status.st_ino));
   INDUCTORFS_TRY(disk_.unlink(name));  // left by a seal that failed
-  if (::linkat(AT_FDCWD, proc_path(file.get()).c_str(), disk_.fd(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    return fail_errno("link", path);
-  }
+  INDUCTORFS_TRY(disk_.link(file, name));
   fail_point("seal.linked");
-  auto adopted = store_.adopt(disk_.fd(), name, digest);
+  INDUCTORFS_TRY_ASSIGN(const auto at, disk_.held(name));
+  auto adopted = store_.adopt(at.fd(), at.name(), digest);
   fail_point("seal.adopted");
   (void)disk_.unlink(name);  // what stays is removed at the next start
   fail_point("seal.unlinked");
@@ -326,7 +340,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
 void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
-  if (sealed.is_parcel) mark_parcel(sealed.entry.digest, path);
+  if (sealed.is_parcel) mark_parcel(sealed, path);
   if (sealed.shares_inode) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
@@ -370,7 +384,9 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   const auto still_here = [&] {
     return std::all_of(members.begin(), members.end(), [&](const auto& m) { return has_name(m.second, m.first); });
   };
-  if (!enqueue(publish, *path, still_here)) return SealOutcome::kDone;
+  const auto queued = enqueue(publish, still_here);
+  if (!queued) return not_sealed(*path, queued.error());
+  if (!*queued) return SealOutcome::kDone;
   for (const auto& [file_path, member] : members) mark_sealed(member, file_path);
   counters_.get("seal.groups").add();
   return SealOutcome::kDone;
@@ -389,7 +405,7 @@ Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::stri
   INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(LocalTree::view(path), false));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
-  if (const auto why = marks_.why_not_shared(path, status.st_uid); !why.empty()) {
+  if (const auto why = marks_.why_not_shared(path, makers_of(disk_, file.get())); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }
   INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file.get()), kGroupFileLimit));

@@ -2,8 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "inductorfs/base/guarded.h"
 #include "vfs/origin/origin.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/services.h"
@@ -47,18 +52,25 @@ class Sealing {
   /// Seals one item: Sealer::Seal.
   SealOutcome seal(const SealItem& item);
 
+  /// Returns what the disk said when something was left for another try (SealOutcome::kNoRoom).
+  [[nodiscard]] std::optional<Error> last_failure() const;
+
   /// Queues a file that got its final name, if that shows it to be complete.
   void seal_if_final(const NodePtr& node, const std::string& path);
   /// Notes the writer of everything that this process gave a final name by renaming a directory or a file, and queues
   /// it.
   void saw_writer_below(const std::string& path, pid_t writer);
   /// Queues what a compiler built, because its build directory was removed.
-  void seal_after_build(const std::string& directory_path, pid_t builder);
+  void seal_after_build(const std::string& directory_path, const Caller& builder);
   /// Queues a file that was found on the disk.
   void seal_later(const std::string& path);
 
   /// FileSystem::on_published.
   void on_published(const catalog::PublishReport& report);
+  /// FileSystemOptions::cluster_winners: these canonical paths may have got another tuning from the cluster.
+  void adopt_winners(const std::vector<std::string>& canonical_paths);
+  /// Says whether a file at this path gives way to the cluster's.
+  [[nodiscard]] bool gives_way(std::string_view path) const;
 
  private:
   void refuse(const std::string& path, const std::string& why);
@@ -70,16 +82,17 @@ class Sealing {
                                                 const layout::Classification& classified, bool shares_inode);
   // parcel_seal.cc
   [[nodiscard]] Result<Sealed> seal_parcel(const NodePtr& node, const std::string& path, const std::string& scope);
+  [[nodiscard]] Result<void> judge_makers(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<void> judge_members(const ParcelFiles& files, const std::string& path, const std::string& scope);
-  void mark_parcel(const codec::Digest& digest, const std::string& path);
+  void mark_parcel(const Sealed& sealed, const std::string& path);
   [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
-  [[nodiscard]] bool enqueue(const catalog::Publish& publish, const std::string& path,
-                             const std::function<bool()>& still_here);
+  [[nodiscard]] Result<bool> enqueue(const catalog::Publish& publish, const std::function<bool()>& still_here);
   [[nodiscard]] bool has_name(const Sealed& sealed, const std::string& path) const;
   void mark_sealed(const Sealed& sealed, const std::string& path);
   // merges.cc
+  [[nodiscard]] std::set<std::string> places_of(const std::string& canonical) const;
   void adopt_merged(const codec::Entry& merged);
   void adopt_merged(const std::string& path);
 
@@ -97,6 +110,7 @@ class Sealing {
   Refusals& refusals_;
   Notifier& notifier_;
   TakeoverPhase& phase_;
+  Guarded<std::optional<Error>> last_failure_;
   const FileSystemOptions& options_{tree_.options()};
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/write/stale.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -100,7 +98,14 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
       drop(path, {item.name}, removing);
     }
   }
-  if (!kernel.empty() && !is_cancelled()) drop(path, std::move(kernel), removing);
+  if (kernel.empty() || is_cancelled()) return;
+  auto set = tree_.local_set(path);
+  for (const auto& name : kernel) {
+    // What is of no set and not sealed is somebody's own, a dump for instance.
+    const bool is_left = std::ranges::find(set, name) == set.end();
+    if (is_left && !tree_.seal_on_disk(join(path, name)).empty()) drop(path, {name}, removing);
+  }
+  if (!set.empty()) drop(path, std::move(set), removing);
 }
 
 /// All files of a parcel go together: what the name stands for first, and a directory last.
@@ -167,9 +172,8 @@ void Stale::drop(const std::string& directory, std::vector<std::string> names, c
     }
     if (!removing.directory_too) return;
     auto walked = nodes_.walk(directory);
-    const bool removed = ::unlinkat(disk_.fd(), LocalTree::view(directory).c_str(), AT_REMOVEDIR) == 0;
+    const bool removed = tree_.remove_directory(directory).has_value();
     if (!removed || !walked.missing.empty()) return;  // not empty: somebody has put something into it
-    (void)nodes_.detach(walked.parent, walked.name);
     gone.push_back(std::move(walked));
   });
   for (const auto& walked : gone) {
@@ -225,7 +229,7 @@ bool Stale::recover_provenance(const std::string& path) {
   const std::string place = LocalTree::view(path);
   if (is_stale(path, marks_.scopes_now(path))) {
     keep_what_is_queued(path);
-    remove_from_view(disk_, tree_.options().directory, path);  // it is a cache; what stays is met again
+    remove_from_view(disk_, path);  // it is a cache; what stays is met again
     fail_point("stale.removed");
     counters_.get("view.stale").add();
     return false;

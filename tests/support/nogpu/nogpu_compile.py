@@ -33,12 +33,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FAMILIES = [  # (family, pattern on the path relative to the cache directory), first match wins
     ("fxgraph entry", r"^fxgraph/../[^/]+/[^/]+$"),
     ("aotautograd entry", r"^aotautograd/[^/]+/[^/]+$"),
-    ("triton group json", r"^triton/.*/__grp__.*\.json$"),
-    ("triton cuda_utils/launcher .so", r"^triton/.*\.so$"),
+    ("triton group json", r"^triton(?:/|_cache/).*/__grp__.*\.json$"),
+    ("triton cuda_utils/launcher .so", r"^triton(?:/|_cache/).*\.so$"),
     ("triton autotune json", r"\.autotune\.json$"),
-    ("triton json", r"^triton/.*\.json$"),
-    ("triton cubin", r"^triton/.*\.cubin$"),
-    ("triton ir/ptx/source", r"^triton/.*\.(ttir|ttgir|llir|ptx|source)$"),
+    ("triton json", r"^triton(?:/|_cache/).*\.json$"),
+    ("triton cubin", r"^triton(?:/|_cache/).*\.cubin$"),
+    ("triton ir/ptx/source", r"^triton(?:/|_cache/).*\.(ttir|ttgir|llir|ptx|source)$"),
     ("best_config", r"\.best_config$"),
     ("system autotune", r"^cache/[0-9a-f]{64}$"),
     ("generated py", r"^[a-z2-7]{2}/[^/]+\.py$"),
@@ -125,7 +125,7 @@ def run(torch):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--cache", default="nogpu-cache", help="becomes TORCHINDUCTOR_CACHE_DIR")
+    p.add_argument("--cache", default=os.environ.get("TORCHINDUCTOR_CACHE_DIR", "nogpu-cache"), help="becomes TORCHINDUCTOR_CACHE_DIR")
     p.add_argument("--work", default="train", help="comma list of train,dynamic,tune,raw")
     p.add_argument("--lib", default=os.path.join(HERE, "nogpu-lib"), help="folder for the built libcuda.so.1")
     p.add_argument("--cuda-include", default="/usr/local/cuda/include", help="folder of cuda.h")

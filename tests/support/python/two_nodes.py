@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two nodes on this host: the same job on node A, which compiles, and on node B, which shares nothing with A but Redis.
-scripts/run calls it.
+"""Two nodes on this host: the same job on node A, which compiles, and on node B, which shares nothing with A but Redis. The mounts are told of
+nothing, and the job has the variables that `inductorfs env` prints. A part of it are kernels of Triton, compiled for a GPU of sm_90 and
+not run, so that no GPU is needed. scripts/run calls it.
 
   two_nodes.py [--jobs train,inference,dynamic] [--torch 2.15]
 """
@@ -15,13 +16,17 @@ from inductorfs_testing.node import elapsed
 from inductorfs_testing.processes import Failed
 
 JOBS = places.WORKLOADS / "cpu_jobs.py"
-COLUMNS = "{:28} {:>9} {:>9} {:>10} {:>10} {:>9} {:>12}"
+KERNELS = (places.WORKLOADS / "triton_kernels.py", "--only", "axpy,softmax,layer_norm", "--targets", "90")
+COLUMNS = "{:28} {:>9} {:>9} {:>10} {:>8} {:>10} {:>9} {:>12}"
 
 
 def job(node, what, names):
     """One run of the job, as a line of the table."""
     node.compilers.clear()
     out = node.run(JOBS, "--jobs", names).json
+    kernels = node.run(*KERNELS).json
+    out["kernels"] = (len(kernels["cubins"]), kernels["stages"].get("cubin", 0))
+    out["results"]["kernels"] = kernels["cubins"]
     counts, counters = node.compilers.counts(), out["counters"]
 
     def pair(name):
@@ -29,7 +34,7 @@ def job(node, what, names):
 
     compiled = sum(counts.get(kind, 0) for kind in ("compile", "link", "header"))
     print(COLUMNS.format(what, f"{out['compile_seconds']:.2f} s", pair("inductor.fxgraph_cache"),
-                         pair("aot_autograd.autograd_cache"), compiled, counts.get("preprocess", 0),
+                         pair("aot_autograd.autograd_cache"), "{0}/{1}".format(out["kernels"][0] - out["kernels"][1], out["kernels"][1]), compiled, counts.get("preprocess", 0),
                          node.counters().get("fetch.blobs", 0)), flush=True)
     return out
 
@@ -39,15 +44,18 @@ def verdict(cold, fresh, same):
     wrong = []
     hits = fresh["counters"].get("inductor.fxgraph_cache_hit", 0)
     misses = fresh["counters"].get("inductor.fxgraph_cache_miss", 0)
+    kernels, compiled = fresh["kernels"]
     if not same:
         wrong.append("the results of the nodes differ")
     if misses or not hits:
         wrong.append(f"node B compiled {misses} of {hits + misses} graphs itself")
+    if compiled or not kernels:
+        wrong.append(f"node B compiled {compiled} of {kernels} Triton kernels itself")
     if wrong:
         return wrong, f"scripts/run: it does not work: {', and '.join(wrong)}"
     faster = cold["compile_seconds"] / max(fresh["compile_seconds"], 0.01)
     return wrong, (f"scripts/run: it works: node B was {faster:.0f} times as fast as node A ({fresh['compile_seconds']:.1f} s instead of "
-                   f"{cold['compile_seconds']:.1f} s): it compiled nothing, took {hits} graphs of node A from the cluster, and its results are equal "
+                   f"{cold['compile_seconds']:.1f} s): it compiled nothing, took {hits} graphs and {kernels} Triton kernels of node A from the cluster, and its results are equal "
                    "to the bit")
 
 
@@ -56,8 +64,8 @@ def show(version, names):
         print(f"redis-server at {cluster.redis.socket}, torch {version}, jobs {names}\n")
         print("C++ builds and g++ -E: how often a job ran the compiler; with -E it reads headers only, for the key of the precompiled header.")
         print("Node A compiles now, which takes two minutes or more.\n")
-        print(COLUMNS.format("", "compile", "fxgraph", "aotautogr.", "C++ builds", "g++ -E", "fetched"))
-        print(COLUMNS.format("", "seconds", "hit/miss", "hit/miss", "", "", "artefacts"), flush=True)
+        print(COLUMNS.format("", "compile", "fxgraph", "aotautogr.", "Triton", "C++ builds", "g++ -E", "fetched"))
+        print(COLUMNS.format("", "seconds", "hit/miss", "hit/miss", "hit/miss", "", "", "artefacts"), flush=True)
         a, b = cluster.node("a"), cluster.node("b")
         cold = job(a, "node A, empty cluster", names)
         seconds, _ = elapsed(a.sync, 120)

@@ -18,7 +18,7 @@ def installation():
 
 @pytest.fixture(scope="session")
 def cpu(installation):
-    with Cluster(torch=VERSION, environment=CPU_JOB, patient=True) as cluster:
+    with Cluster(torch=VERSION, environment=CPU_JOB, patient=True, declared=True) as cluster:
         cluster.python = installation.python
         yield CpuWorld(cluster, Facts.learn(installation.python))
 
@@ -32,14 +32,14 @@ def hand(cpu):
 
 @pytest.fixture(scope="session")
 def cuda(installation):
-    with Cluster(torch=VERSION, environment=GPU_JOB, patient=True) as cluster:
+    with Cluster(torch=VERSION, environment=GPU_JOB, patient=True, declared=True) as cluster:
         cluster.python = installation.python
         yield CudaWorld(cluster)
 
 
 @pytest.fixture(scope="session")
 def triton():
-    with Cluster(torch=VERSION, patient=True) as cluster:
+    with Cluster(torch=VERSION, patient=True, declared=True) as cluster:
         world = TritonWorld(cluster)
         yield world
         world.close()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node whose readers are in a container: their root, processes, mounts, user and host name are not the host's, and they see the mount
 at another path."""
+from inductorfs_testing import documented
 from inductorfs_testing.rooted_container import RootedContainer
 
 
@@ -37,7 +38,8 @@ except FileNotFoundError:
     def begin(self, *command, python=None, **environment):
         """A job there, as another user with another home, whose environment has another order."""
         self._jobs += 1
-        env = self.node.env(TORCHINDUCTOR_CACHE_DIR=self.cache, HOME="/scratch", USER="someone", LOGNAME="someone", **environment)
+        variables = documented.at(self.node.variables(), self.node.cache, self.cache)
+        env = self.node.env(**{**variables, "HOME": "/scratch", "USER": "someone", "LOGNAME": "someone", **environment})
         job = self._container.begin([python or self.node.python, *command], dict(reversed(env.items())), self.node.root / "jobs",
                                     f"contained-{self._jobs}")
         self.node._jobs.append(job)

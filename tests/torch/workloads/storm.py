@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many processes on several nodes compile the same kernels at the same moment, round after round.
 
-  storm.py --node NAME=CACHE_DIR --node NAME=CACHE_DIR --processes 8 --rounds 20 --scratch DIR
+  storm.py --node NAME=TRITON_CACHE_DIR --node NAME=TRITON_CACHE_DIR --processes 8 --rounds 20 --scratch DIR
 
 Each process imports a copy of kernel_set.py from a path of its own, which Triton writes into every IR and, as line
 information, into the cubin: so each file tells who wrote it. Each round's copies begin with one empty line more, and the
@@ -52,7 +52,7 @@ def writers_of(compiled):
 
 
 def work(process, cache, arguments, barrier, results):
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(cache, "triton", "0")
+    os.environ["TRITON_CACHE_DIR"] = cache
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.backends.nvidia.compiler import CUDABackend

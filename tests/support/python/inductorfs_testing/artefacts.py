@@ -117,20 +117,32 @@ TRITON_FILES = ("k.json", "k.ttir", "k.source")
 
 
 def triton_compile(cache: Path, seed, writer, device="0"):
-    """A whole key directory, each child telling who wrote it; the group file last, as triton's compile does."""
-    directory = Path(cache) / "triton" / device / triton_key(seed)
+    """triton_compile_in a directory of torch's layout."""
+    return triton_compile_in(Path(cache) / "triton" / device, seed, writer)
+
+
+def triton_compile_in(root, seed, writer):
+    """A whole key directory in TRITON_CACHE_DIR, which may be relative, each child telling who wrote it; the group file last, as
+    triton's compile does."""
+    directory = Path(root) / triton_key(seed)
     paths = {}
     for name in TRITON_FILES:
         content = json.dumps({**TRITON_METADATA, "writer": writer}) if name.endswith(".json") else f"{writer} wrote {name}"
-        paths[name] = str(triton_put(directory, name, content))
+        triton_put(directory, name, content)
+        paths[name] = os.path.join(root, directory.name, name)  # as it was typed: Path takes a "./" away
     triton_put(directory, "__grp__k.json", json.dumps({"child_paths": paths}))
     return directory
 
 
 def triton_read(cache: Path, seed, device="0"):
+    """triton_read_in a directory of torch's layout."""
+    return triton_read_in(Path(cache) / "triton" / device, seed)
+
+
+def triton_read_in(root, seed):
     """triton/runtime/cache.py: FileCacheManager.get_group: {name: bytes}, or None for a miss. A child that a group names
     and that does not exist is a miss to Triton (has_file), one that cannot be read is a crash."""
-    directory = Path(cache) / "triton" / device / triton_key(seed)
+    directory = Path(root) / triton_key(seed)
     make_directories(directory)
     group = directory / "__grp__k.json"
     if not group.exists():

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 # Names that never leave a host.
-PRIVATE = re.compile(r"(^|/)\.\d+\.\d+\.tmp$|(^|/)tmp\.pid_|\.tmp\.pid_|^triton/[^/]+/tmp\.|_CxxBuild(/|$)"
+PRIVATE = re.compile(r"(^|/)\.\d+\.\d+\.tmp$|(^|/)tmp\.pid_|\.tmp\.pid_|^triton/[^/]+/tmp\.|^triton_cache/tmp\.|_CxxBuild(/|$)"
                      r"|^locks/|/locks/|\.lock$|^tmp[a-z0-9_]{8}(/|\.py$)|^bisect/|(^|/)\.fuse_hidden|(^|/)\.nfs")
 
 # Names of the families that hosts with equal facts share, in the form that names them for any device.
@@ -31,8 +31,8 @@ def names(root: Path):
 
 
 def canonical(name):
-    """triton/<device>/... as triton/@/...: a key does not depend on the device's index."""
-    return re.sub(r"^triton/[^/]+/", "triton/@/", name)
+    """triton/<device>/... and triton_cache/... as triton/@/...: a key does not depend on the device's index."""
+    return re.sub(r"^(triton/[^/]+|triton_cache)/", "triton/@/", name)
 
 
 def shared_names(root: Path):

@@ -31,6 +31,10 @@ class Disk:
     def __exit__(self, *_):
         subprocess.run(["umount", "-l", self.path], capture_output=True, timeout=30)
 
+    def remount(self, mode):
+        """As `ro`, which takes files that are open for writing, or `rw`."""
+        call("mount", "-o", f"remount,{mode}", self.path)
+
 
 class Tmpfs(Disk):
     def __init__(self, path, options):
@@ -44,12 +48,12 @@ class Tmpfs(Disk):
 class Ext4(Disk):
     """A real one, in a file behind a loop device: it can turn read-only or die as disks do."""
 
-    def __init__(self, path, megabytes=64):
+    def __init__(self, path, megabytes=64, options=()):
         super().__init__(path)
         self._file = path.with_name(path.name + ".img")
         with open(self._file, "wb") as file:
             file.truncate(megabytes << 20)
-        call("mkfs.ext4", "-q", "-F", "-m", "0", self._file)
+        call("mkfs.ext4", "-q", "-F", "-m", "0", *options, self._file)
 
     def mount(self):
         call("mount", "-o", "loop,errors=remount-ro", self._file, self.path)
@@ -71,14 +75,10 @@ class Ext4(Disk):
             os.close(directory)
 
 
-class Limited(Disk):
-    """Has room, but a quota on the directory `store`: writes beyond it are EDQUOT. btrfs, because kernels without CONFIG_QFMT_V2
-    know no quota of ext4, and those with CONFIG_TMPFS_QUOTA are few."""
-
-    def __init__(self, path, quota_megabytes, megabytes=192):
+class Btrfs(Disk):
+    def __init__(self, path, megabytes=140):
+        need("mkfs.btrfs")
         super().__init__(path)
-        need("mkfs.btrfs", "btrfs")
-        self._quota = quota_megabytes
         self._file = path.with_name(path.name + ".img")
         with open(self._file, "wb") as file:
             file.truncate(megabytes << 20)
@@ -86,6 +86,19 @@ class Limited(Disk):
 
     def mount(self):
         call("mount", "-o", "loop", self._file, self.path)
+
+
+class Limited(Btrfs):
+    """Has room, but a quota on the directory `store`: writes beyond it are EDQUOT. btrfs, because kernels without CONFIG_QFMT_V2
+    know no quota of ext4, and those with CONFIG_TMPFS_QUOTA are few."""
+
+    def __init__(self, path, quota_megabytes, megabytes=192):
+        need("btrfs")
+        super().__init__(path, megabytes)
+        self._quota = quota_megabytes
+
+    def mount(self):
+        super().mount()
         call("btrfs", "quota", "enable", self.path)
         call("btrfs", "subvolume", "create", self.path / "store")
         call("btrfs", "qgroup", "limit", f"{self._quota}M", self.path / "store")

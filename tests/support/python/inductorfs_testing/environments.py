@@ -27,7 +27,8 @@ TREE = {
 
 # Says a line when it is ready, and for each text it is told another one when it has written that code.
 WRITER = """
-import ctypes, ctypes.util, mmap, os, sys
+import ctypes, ctypes.util, mmap, os, shutil, sys
+from pathlib import Path
 tools, cache, packages, change, user = sys.argv[1:]
 sys.path.insert(0, tools)
 from inductorfs_testing import artefacts
@@ -70,6 +71,34 @@ for line in sys.stdin:
         except FileNotFoundError:
             print(None, flush=True)
         continue
+    elif kind in ("compile", "dump", "kernel"):
+        root, seed = text.rsplit(" ", 1)
+        told = "written"
+        try:
+            if kind == "compile":
+                artefacts.triton_compile_in(root, seed, seed)
+            elif kind == "dump":
+                for name in ("k.ttir", "k.ptx"):
+                    artefacts.triton_put(Path(root) / artefacts.triton_key(seed), name, seed + " wrote " + name)
+            else:
+                children = artefacts.triton_read_in(root, seed)
+                told = children and sorted(artefacts.triton_writers(children))
+        except OSError as error:
+            told = error
+        print(told if told == "written" else repr(told), flush=True)
+        continue
+    elif kind == "move":
+        source, target = text.split(" ")
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.rename(source, target)
+    elif kind == "remove":
+        for name in os.listdir(text):
+            shutil.rmtree(os.path.join(text, name))
+    elif kind == "spoil":
+        with open(text, "r+") as file:
+            file.write("SPOILT")
+            file.flush()
+            os.fsync(file.fileno())
     elif kind == "set":
         os.environ.update([text.split("=", 1)])
     elif kind == "child":
@@ -139,6 +168,18 @@ class Writer:
         self._tell(f"model {text}", "written")
         return artefacts.model(text)
 
+    def compile(self, directory, seed):
+        """Has Triton's files of a kernel put into this TRITON_CACHE_DIR."""
+        self._tell(f"compile {directory} {seed}", "written")
+
+    def dump(self, directory, seed):
+        """Has Triton dump a kernel into this TRITON_DUMP_DIR: files without a group file."""
+        self._tell(f"dump {directory} {seed}", "written")
+
+    def kernel(self, directory, seed):
+        """The writers of the kernel that Triton finds there; None for a miss."""
+        return self.read(f"{directory} {seed}", "kernel")
+
     def read(self, path, kind="read"):
         """What this process finds below the mount; None where it finds nothing."""
         self._child.stdin.write(f"{kind} {path}\n")
@@ -148,6 +189,17 @@ class Writer:
     def read_by_child(self, path):
         """What a process finds below the mount that this one starts now."""
         return self.read(path, "child")
+
+    def move(self, path, to):
+        self._tell(f"move {path} {to}", "written")
+
+    def remove(self, directory):
+        """All that it finds in this directory, as shutil.rmtree does."""
+        self._tell(f"remove {directory}", "written")
+
+    def spoil(self, path):
+        """Writes into the file, from its first byte on."""
+        self._tell(f"spoil {path}", "written")
 
     def set(self, name, value):
         """Sets a variable of the process."""

@@ -35,14 +35,14 @@ def need(*programs):
 class Cluster:
     """A Redis and the nodes that share it and nothing else. close() ends all of them."""
 
-    def __init__(self, torch=None, redis_settings=(), environment=None, parent=None, patient=False):
-        """`parent`: where its directory is made. `patient`: see Node."""
+    def __init__(self, torch=None, redis_settings=(), environment=None, parent=None, patient=False, declared=False):
+        """`parent`: where its directory is made. `patient`, `declared`: see Node."""
         need("redis-server")
         self.directory = Path(tempfile.mkdtemp(prefix="inductorfs-cluster-", dir=parent))
         self.torch = torch
         self.python = places.venv_python(torch) if torch else None
         self._environment = environment
-        self._patient = patient
+        self._patient, self._declared = patient, declared
         self.redis = RedisServer(settings=redis_settings)
         self._nodes = []
 
@@ -58,7 +58,7 @@ class Cluster:
         """A further node, mounted unless start is False. remote: True for this cluster's Redis, None, or a URL."""
         node = Node(self.directory / name, remote=self.redis.url if remote is True else remote, python=self.python,
                     exchange=self.directory / "exchange", environment={**(self._environment or {}), **(environment or {})},
-                    patient=self._patient, **keywords)
+                    **{"patient": self._patient, "declared": self._declared, **keywords})
         self._nodes.append(node)
         return node.start(*options) if start else node
 

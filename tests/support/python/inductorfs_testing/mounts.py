@@ -86,10 +86,10 @@ def suspended(redis):
 
 
 @contextlib.contextmanager
-def tmpfs(directory, options="rw"):
+def tmpfs(directory, options="rw", kind="tmpfs"):
     """Another file system there, which nothing may use any more at the end. Root."""
     directory.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], check=True)
+    subprocess.run(["mount", "-t", kind, "-o", options, kind, directory], check=True)
     try:
         yield directory
     except BaseException:

@@ -13,7 +13,7 @@ import socket
 import time
 from pathlib import Path
 
-from . import compare, places
+from . import compare, documented, places
 from .processes import PATIENCE, Failed, Job, run, wait_until
 from .toolchain import CountingCompilers
 
@@ -26,16 +26,17 @@ BACKING = os.environ.get("INDUCTORFS_TEST_BACKING", "mount")
 
 
 class Node:
-    """Needs start() before use; stop() cleans up whatever state it is in. `cache` is the mountpoint."""
+    """Needs start() before use; stop() cleans up whatever state it is in. `cache` is the mountpoint. Jobs of a node with a Python come to it as
+    docs/tutorial.md says: the mount is told of nothing, and their variables are those that `inductorfs env` prints."""
 
     def __init__(self, root: Path, remote=None, python=None, backing=None, exchange: Path = None, environment=None,
-                 patient=False):
-        """`patient`: a lookup waits 3 s for the server, not the usual 250 ms. For tests that count hits: on a machine that compiles
+                 patient=False, declared=False):
+        """`declared`: the mount is told of the Python (`--python`), which makes it one of one environment. `patient`: a lookup waits 3 s for the server, not the usual 250 ms. For tests that count hits: on a machine that compiles
         beside, the server may be without a core for longer than that, which is a miss."""
         self.root, self.remote, self.python = root, remote, python
         self.name = root.name
         self.backing = backing or BACKING
-        self.patient = patient
+        self.patient, self.declared = patient, declared
         self._exchange = exchange  # the "cluster" of directory-backed nodes
         self._environment = dict(environment or {})
         self.cache, self.store, self.home, self.tmp = root / "cache", root / "store", root / "home", root / "tmp"
@@ -46,6 +47,7 @@ class Node:
             directory.mkdir(parents=True)
         self.compilers = CountingCompilers(root / "tools", root / "compilers.log")
         self._jobs, self._count = [], 0
+        self._variables = None
 
     # ---- what jobs see
 
@@ -54,15 +56,27 @@ class Node:
         """Where torch puts the precompiled headers, whatever TORCHINDUCTOR_CACHE_DIR says."""
         return self.tmp / f"torchinductor_{getpass.getuser()}"
 
-    def env(self, **more):
-        """The environment of this node's programs: jobs and the daemon alike."""
+    def plain_env(self):
+        """The environment of this node's programs without the variables of any cache."""
         env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
-        env.update(TMPDIR=str(self.tmp), HOME=str(self.home), TORCHINDUCTOR_CACHE_DIR=str(self.cache),
-                   PATH=f"{self.root / 'tools'}{os.pathsep}{os.environ['PATH']}", PYTHONNOUSERSITE="1",
-                   PYTHONDONTWRITEBYTECODE="1")
+        env.update(TMPDIR=str(self.tmp), HOME=str(self.home), PATH=f"{self.root / 'tools'}{os.pathsep}{os.environ['PATH']}",
+                   PYTHONNOUSERSITE="1", PYTHONDONTWRITEBYTECODE="1")
         env.update(self._environment)
-        env.update({name: str(value) for name, value in more.items()})
         return env
+
+    def variables(self):
+        """Those that lead a job to the mount."""
+        if self.backing == "directory":
+            return {"TORCHINDUCTOR_CACHE_DIR": str(self.cache), "TRITON_CACHE_DIR": str(self.cache / "triton_cache")}
+        if not self.python or self.declared:  # no job of torch, or the variant: some tests add variables one by one
+            return {"TORCHINDUCTOR_CACHE_DIR": str(self.cache)}
+        if self._variables is None:
+            self._variables = documented.variables(self.cache, self.plain_env())
+        return self._variables
+
+    def env(self, **more):
+        """The environment of a job."""
+        return {**self.plain_env(), **self.variables(), **self._environment, **{name: str(value) for name, value in more.items()}}
 
     def begin(self, *command, **environment) -> Job:
         """Starts a job: arguments for this node's Python."""
@@ -85,7 +99,8 @@ class Node:
         arguments = ["--store", self.store, "--log", self.log, *options]
         if self.remote:
             arguments += ["--remote", self.remote]
-        if self.python and "--fingerprint" not in options:  # they exclude each other
+        self._variables = None
+        if self.declared and "--fingerprint" not in options:  # they exclude each other
             arguments += ["--python", self.python]
         if not self.python and "--writers" not in options:
             arguments += ["--writers", "all"]  # programs without torch write to a node without one
@@ -100,7 +115,7 @@ class Node:
 
     def cli(self, *words, seconds=60):
         """Runs the inductorfs command; the first word is its subcommand."""
-        return run([*self.enter, places.program(), *words], self.env(), seconds)
+        return run([*self.enter, places.program(), *words], self.plain_env() if self.python else self.env(), seconds)
 
     def status(self):
         done = self.cli("status", self.cache, "--json")
@@ -147,6 +162,9 @@ class Node:
         if self.backing == "directory":
             self._receive()
             return
+        if self.python and not self.declared:
+            self._catch_up_as_learned(other, seconds)
+            return
         wanted = compare.shared_names(other.cache)
 
         def missing():
@@ -159,6 +177,16 @@ class Node:
             told = "".join(node.explain(name) for name in left[:2] for node in (other, self))
             raise Failed(f"{self.name} does not list, {seconds} s after sync, {left}\n"
                          f"{told}{other.log_tail()}{self.log_tail()}") from None
+
+    def _catch_up_as_learned(self, other, seconds):
+        """A mount that has met no environment asks the cluster when the first job comes, and a program without torch is shown no names of the
+        cluster that no job has asked for. So what both know is compared."""
+        def entries(node):
+            return node.status()["catalog"]["entries"]
+
+        met = any("environment" in root for root in self.status()["file_system"]["first_roots"])
+        if met:
+            wait_until(lambda: entries(self) == entries(other), seconds, f"{self.name} to know what {other.name} knows", pause=0.1)
 
     def explain(self, name):
         """What the mount says of a name, for the report of a failure."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CALLS = ("openat,open,creat,close,write,pwrite64,ftruncate,truncate,fallocate,fsync,fdatasync,sync,syncfs,rename,renameat,"
+CALLS = ("openat,openat2,open,creat,close,write,pwrite64,ftruncate,truncate,fallocate,fsync,fdatasync,sync,syncfs,rename,renameat,"
          "renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,symlinkat,setxattr,lsetxattr,fsetxattr,"
          "removexattr,lremovexattr,fremovexattr,chmod,fchmod,fchmodat,dup,fcntl,copy_file_range,pwritev,writev,mknodat")
 STRACE = ("strace", "-f", "-y", "-xx", "-qq", "-s", "99999999", "-e", f"trace={CALLS}", "-e", "signal=none")
@@ -33,7 +33,9 @@ class Recording:
 
 
 def text_of(quoted):
-    """strace's "\\x41..." as bytes."""
+    """strace's "\\x41..." as bytes; a value of no bytes may have no address."""
+    if quoted.strip() == "NULL":
+        return b""
     return bytes.fromhex(quoted.strip().rstrip(".").strip('"').replace("\\x", ""))
 
 
@@ -124,6 +126,11 @@ class Recorder:
         elif "O_TRUNC" in flags and path in names:
             self._add("data", "truncate", inode=names[path], value=0)
         self._open[result] = (names.get(path), path)
+
+    def _openat2(self, arguments, result):
+        """A directory, through which names are reached."""
+        path = self._path(arguments[0], arguments[1])
+        self._open[result] = (self.recording.names.get(path), path)
 
     def _close(self, arguments, _):
         self._open.pop(int(arguments[0].split("<")[0]), None)

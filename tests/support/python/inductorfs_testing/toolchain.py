@@ -86,8 +86,23 @@ class CountingCompilers:
         return dict(collections.Counter(kind for kind, _, _ in self.calls()))
 
 
+class PtxasCalls:
+    """Counts the runs of ptxas without another one in its place, which would be another environment: by a hook in each Python process of a
+    job (workloads/calls_of_ptxas)."""
+
+    def __init__(self, log: Path):
+        self._log = log
+        log.write_text("")
+        log.chmod(0o666)  # jobs of any user
+        self.env = {"PYTHONPATH": str(places.WORKLOADS / "calls_of_ptxas"), "CALLS_OF_PTXAS": str(log)}
+
+    def calls(self):
+        return self._log.read_text().splitlines()
+
+
 class CountingPtxas:
-    """Triton's ptxas and ptxas-blackwell. `works=False`: only --version is answered."""
+    """Triton's ptxas and ptxas-blackwell. `works=False`: only --version is answered. To a mount each directory of them is another
+    environment, unless all writers count as one (`--writers all`) or as the one that was declared."""
 
     def __init__(self, directory: Path, log: Path, triton_bin: Path, works: bool):
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,38 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/remote/local_remote.h"
 
-#include "inductorfs/remote/forwarding_remote.h"
-
 namespace inductorfs::remote {
 namespace {
-
-/// Every blob as nothing.
-class EmptySource final : public remote::BlobSource {
- public:
-  Result<void> read(const codec::Digest&, size_t, const std::function<Result<void>(std::string_view)>&) override {
-    return {};
-  }
-};
-
-/// The index of a cluster in memory, without its bytes. Safe for concurrent use.
-class LocalRemote final : public ForwardingRemote {
- public:
-  LocalRemote() : ForwardingRemote(open_memory(make_memory_cluster())) {}
-
-  void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline) override { miss(digests, sink); }
-  void fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget&) override { miss(digests, sink); }
-  Result<PublishOutcome> publish(const PublishGroup& group, BlobSource&, Deadline deadline) override {
-    EmptySource nothing;
-    return inner().publish(group, nothing, deadline);
-  }
-  // The index loses no blobs, because it has none.
-  Result<SweepReport> sweep(const ScopeId&, bool, Deadline) override { return SweepReport{}; }
-
- private:
-  static void miss(std::span<const codec::Digest> digests, BlobSink& sink) {
-    for (const codec::Digest& digest : digests) sink.done(digest, fail(ErrorCode::kNotFound));
-  }
-};
 
 class AbsentRemote final : public remote::Remote {
  public:
@@ -69,8 +39,6 @@ class AbsentRemote final : public remote::Remote {
 };
 
 }  // namespace
-
-std::unique_ptr<remote::Remote> make_local_remote() { return std::make_unique<LocalRemote>(); }
 
 std::unique_ptr<remote::Remote> make_absent_remote(std::string why) {
   return std::make_unique<AbsentRemote>(std::move(why));

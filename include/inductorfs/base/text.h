@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inductorfs {
+
+/// Takes what is before the next `separator`, or all, off the front of `rest`, and the separator too.
+[[nodiscard]] inline std::string_view take_part(std::string_view& rest, char separator) {
+  const size_t end = std::min(rest.find(separator), rest.size());
+  const std::string_view part = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return part;
+}
+
+/// What is between separators, empty parts too, but none behind a separator at the end.
+[[nodiscard]] inline std::vector<std::string_view> parts_of(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) parts.push_back(take_part(text, separator));
+  return parts;
+}
+
+/// Without blanks, tabs and carriage returns at both ends.
+[[nodiscard]] inline std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t start = text.find_first_not_of(kBlank);
+  if (start == std::string_view::npos) return {};
+  return text.substr(start, text.find_last_not_of(kBlank) - start + 1);
+}
+
+/// The directory of an absolute path; empty for what lies in the root directory, or for a name without a directory.
+[[nodiscard]] inline std::string parent_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return std::string(path.substr(0, slash == std::string_view::npos ? 0 : slash));
+}
+
+template <typename Texts>
+[[nodiscard]] std::string joined(const Texts& texts, std::string_view separator) {
+  std::string all;
+  for (const auto& text : texts) {
+    if (!all.empty()) all += separator;
+    all += text;
+  }
+  return all;
+}
+
+}  // namespace inductorfs

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/makers.h"
+
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr const char* kName = "user.inductorfs.makers";
+constexpr char kUser = 'u';
+constexpr char kGroup = 'g';
+constexpr char kOpen = 'o';
+constexpr std::string_view kAnybody = "*";
+
+std::string mark_on(int file) {
+  std::array<char, LocalTree::kMarkLimit> value{};
+  const ssize_t size = ::fgetxattr(file, kName, value.data(), value.size());
+  return size < 0 ? std::string() : std::string(value.data(), static_cast<size_t>(size));
+}
+
+/// "u1002 g100 o18 *"; what is no word of ours may be anybody.
+Makers makers_in(uid_t owner, std::string_view mark) {
+  Makers makers{{owner}, {}, false, 0};
+  while (!mark.empty()) {
+    const std::string_view word = mark.substr(0, mark.find(' '));
+    mark.remove_prefix(std::min(word.size() + 1, mark.size()));
+    id_t number = 0;
+    const char* const end = word.data() + word.size();
+    const auto read = word.empty() ? std::from_chars_result{} : std::from_chars(word.data() + 1, end, number);
+    const bool is_number = !word.empty() && read.ptr == end && read.ec == std::errc();
+    if (is_number && word[0] == kOpen) {
+      makers.once_open |= number;
+    } else if (!is_number || (word[0] != kUser && word[0] != kGroup)) {
+      makers.anybody = true;
+    } else {
+      (word[0] == kUser ? makers.users : makers.groups).push_back(number);
+    }
+  }
+  return makers;
+}
+
+/// Who else than the owner may write, by the mode.
+std::string word_for(mode_t mode, gid_t group) {
+  if ((mode & S_IWOTH) != 0) return std::string(kAnybody);
+  return (mode & S_IWGRP) != 0 ? kGroup + std::to_string(group) : std::string();
+}
+
+/// As LocalTree::set_mark(), for a file that an ordinary user's daemon has no right to write to.
+bool set_mark(int file, const std::string& mark, mode_t mode) {
+  const auto set = [&] { return ::fsetxattr(file, kName, mark.data(), mark.size(), 0) == 0; };
+  if (set()) return true;
+  if (errno != EACCES || ::fchmod(file, (mode | S_IWUSR) & 07777) != 0) return false;
+  const bool done = set();
+  const int saved_errno = errno;
+  (void)::fchmod(file, mode & 07777);  // it was just allowed to
+  errno = saved_errno;
+  return done;
+}
+
+Result<void> note(int file, std::string word) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return fail_errno("stat");
+  const std::string mark = mark_on(file);
+  const auto has = [&](std::string_view one) {
+    return (" " + mark + " ").find(" " + std::string(one) + " ") != std::string::npos;
+  };
+  if (word == kUser + std::to_string(status.st_uid) || has(word) || has(kAnybody)) return {};
+  if (static_cast<size_t>(std::ranges::count(mark, ' ')) + 1 >= kMostMakers) word = kAnybody;
+  if (set_mark(file, mark.empty() ? word : mark + " " + word, status.st_mode) || errno == ENOTSUP) return {};
+  return fail_errno("setxattr", kName);
+}
+
+}  // namespace
+
+Result<void> note_maker(int file, uid_t user) { return note(file, kUser + std::to_string(user)); }
+
+Result<void> note_writers(int file, mode_t mode, gid_t group) {
+  const std::string word = word_for(mode, group);
+  return word.empty() ? Result<void>() : note(file, word);
+}
+
+Result<void> note_open(int file, mode_t rights) {
+  return rights == 0 ? Result<void>() : note(file, kOpen + std::to_string(rights));
+}
+
+Makers makers_of(const LocalTree& tree, const std::string& place) {
+  const auto status = tree.stat(place);
+  if (!status || !*status) return {};
+  const std::string without_marks = word_for((*status)->st_mode, (*status)->st_gid);
+  return makers_in((*status)->st_uid, tree.keeps_seals() ? tree.mark_of(place, kName).value_or("") : without_marks);
+}
+
+Makers makers_of(const LocalTree& tree, int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return {{}, {}, true, 0};
+  return makers_in(status.st_uid, tree.keeps_seals() ? mark_on(file) : word_for(status.st_mode, status.st_gid));
+}
+
+}  // namespace inductorfs::vfs

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/wipe.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "vfs/host.h"
+
+/// Removing Triton sets under several names: what is listed can be looked up, and rm -rf works.
+namespace inductorfs::testing {
+namespace {
+
+/// A process whose set was complete when the directory showed another one already sees its own.
+TEST(WipeOfTwoSets, RemovesTheOneThatItsProcessCompletedSecondToo) {
+  const auto cluster = remote::make_memory_cluster();
+  Host other(cluster);
+  Host host(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(other.triton_compile("triton/0/" + key, "first", own_pid()));
+  ASSERT_TRUE(other.sync());
+  ASSERT_TRUE(host.wait_for_entry("triton/@/" + key + "/__grp__k.json"));
+  for (const std::string& top : {"triton/0/" + key, std::string("triton")}) {
+    ASSERT_TRUE(host.exists("triton/0/" + key + "/__grp__k.json"));
+    ASSERT_TRUE(host.triton_compile("triton/0/" + key, "second", own_pid()));
+    EXPECT_EQ(host.read("triton/0/" + key + "/k.ttir").value_or("absent"), "second wrote k.ttir");
+    const auto removed = remove_tree(host, top);
+    EXPECT_TRUE(removed) << (removed ? "" : removed.error().to_string());
+    EXPECT_FALSE(host.exists(top));
+    ASSERT_TRUE(host.triton_compile("triton/" + key, "first", own_pid())) << "made again: it is shown again";
+    ASSERT_TRUE(host.sync());
+  }
+}
+
+TEST(WipeOfTwoSets, TheSecondOneIsEverybodysWhereTheFirstHasGoneUnderAnotherName) {
+  const auto cluster = remote::make_memory_cluster();
+  Host host(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(host.triton_compile("triton/" + key, "first", own_pid()));
+  ASSERT_TRUE(host.sync());
+  ASSERT_TRUE(host.exists("triton/0/" + key + "/__grp__k.json"));
+  ASSERT_TRUE(host.triton_compile("triton/0/" + key, "second", own_pid()));
+  EXPECT_EQ(host.read("triton/0/" + key + "/k.ttir", 1).value_or("absent"), "first wrote k.ttir");
+  ASSERT_TRUE(remove_tree(host, "triton/" + key));
+  EXPECT_EQ(host.read("triton/0/" + key + "/k.ttir", 1).value_or("absent"), "second wrote k.ttir");
+  EXPECT_EQ(host.list("triton/0/" + key).value().size(), 4U);
+  const auto removed = remove_tree(host, "triton");
+  EXPECT_TRUE(removed) << (removed ? "" : removed.error().to_string());
+}
+
+TEST(WipeOfTwoSets, ShowsNotTheOneBecauseTheOtherIsMadeAgain) {
+  for (const std::string& root : {"", "alice/"}) {
+    const auto cluster = remote::make_memory_cluster();
+    Host host(cluster);
+    const std::string key = triton_key_of("kernel");
+    const std::string canonical = "triton/@/" + key;
+    for (const char* version : {"second", "first"}) {
+      Host other(cluster);
+      ASSERT_TRUE(version == std::string("second") || other.wait_for_entry(canonical + "/__grp__k.json"));
+      for (const auto& known : other.catalog->entries_in(canonical)) other.catalog->report_lost(known);
+      ASSERT_TRUE(make_set(other, "triton/0/" + key, version, own_pid()));
+      ASSERT_TRUE(other.sync());
+      EXPECT_TRUE(eventually([&] { return host.read("triton/0/" + key + "/k.source").value_or("absent") == version; }));
+      ASSERT_TRUE(remove_tree(host, "triton"));
+    }
+    ASSERT_TRUE(make_set(host, root + key, "second", own_pid()));
+    ASSERT_TRUE(host.sync());
+    EXPECT_EQ(host.read(root + key + "/k.source").value_or("absent"), "second");
+    EXPECT_EQ(host.read("triton/0/" + key + "/k.source").value_or("absent"), "absent") << root;
+  }
+}
+
+}  // namespace
+}  // namespace inductorfs::testing

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,7 +19,7 @@ namespace inductorfs::testing {
 class Process {
  public:
   Process() : pid_(::fork()) { wait_if_child(); }
-  /// One that uses a processor, a tenth of it; or that waits for a child which does.
+  /// One that uses a processor, half of it; or that waits for a child which does.
   enum class Work { kItself, kByChild };
   explicit Process(Work work) : pid_(::fork()) {
     if (pid_ == 0 && (work == Work::kItself || ::fork() == 0)) work_on();
@@ -46,15 +47,20 @@ class Process {
   [[nodiscard]] bool alive() const { return pid_ > 0; }
 
  private:
-  /// Ends with the process that it was forked by.
+  /// Ends with the process that it was forked by. What it uses between two pauses is time of a processor and not of a
+  /// clock, so that it works as much where it has to wait for one.
   [[noreturn]] static void work_on() {
     for (const pid_t parent = ::getppid(); ::getppid() == parent;) {
-      const auto begin = std::chrono::steady_clock::now();
-      while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(5)) {
+      for (const auto begin = used(); used() - begin < std::chrono::milliseconds(50);) {
       }
-      (void)::poll(nullptr, 0, 45);  // a pause, not a wait for a condition
+      (void)::poll(nullptr, 0, 50);  // a pause, not a wait for a condition
     }
     ::_exit(0);
+  }
+  static std::chrono::nanoseconds used() {
+    timespec at{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at);
+    return std::chrono::seconds(at.tv_sec) + std::chrono::nanoseconds(at.tv_nsec);
   }
   void wait_if_child() const {
     if (pid_ != 0) return;

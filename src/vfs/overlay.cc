@@ -174,14 +174,26 @@ void Overlay::removed(NodeId parent, std::string_view name, const Branches::Rout
   if (path) branch_removal_.remove_name(*path, name, caller);
 }
 
+/// A set goes with the first of its names that is removed. Who has listed another one, and does not know yet that the
+/// kernel was told, has removed it by that.
+bool Overlay::went_with_its_set(NodeId lister, NodeId directory, std::string_view name) {
+  const NodePtr listed = tree_.nodes().find(lister);
+  const NodePtr holder = tree_.nodes().find(directory);
+  const bool is_listed = listed && holder && holder->key && listed->listing.with([&](const Listing& listing) {
+    return listing.find(name) != listing.by_cookie.end();
+  });
+  if (is_listed) left_listing(lister, name);
+  return is_listed;
+}
+
 Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
   key_sets_.give_up(route.parent, name);
   const bool second_gone = key_sets_.remove_second(route.parent, name);
-  if (auto gone = names_.unlink(route.parent, name, caller);
-      !gone && !(second_gone && gone.error().code() == ErrorCode::kNotFound)) {
-    return gone;
-  }
+  const auto gone = names_.unlink(route.parent, name, caller);
+  const bool has_gone = gone || (gone.error().code() == ErrorCode::kNotFound &&
+                                 (second_gone || went_with_its_set(parent, route.parent, name)));
+  if (!has_gone) return gone;
   removed(parent, name, route, caller);
   return {};
 }

@@ -173,6 +173,7 @@ class Overlay final : public FileSystem {
   };
   void show_listed(const Asked& asked, NodeId parent, LookupAnswer& answer);
   void left_listing(NodeId parent, std::string_view name);
+  [[nodiscard]] bool went_with_its_set(NodeId lister, NodeId directory, std::string_view name);
   [[nodiscard]] Error why_not_sealed(const std::string& paths) const;
   void keep_house(const std::stop_token& stop);
   void forget_root(const std::string& root);

@@ -48,6 +48,25 @@ TEST(WipeOfTwoSets, TheSecondOneIsEverybodysWhereTheFirstHasGoneUnderAnotherName
   EXPECT_TRUE(removed) << (removed ? "" : removed.error().to_string());
 }
 
+/// A kernel that keeps listing and names until it is told, which it is from another thread: it asks for the removal.
+TEST(WipeOfTwoSets, WhatWasListedIsRemovedWithItsSet) {
+  const auto cluster = remote::make_memory_cluster();
+  Host host(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(host.triton_compile("triton/" + key, "first", own_pid()));
+  ASSERT_TRUE(host.sync());
+  ASSERT_TRUE(host.exists("triton/0/" + key + "/__grp__k.json"));
+  const auto other = host.look_up("triton/0/" + key);
+  ASSERT_TRUE(other);
+  ASSERT_EQ(host.list("triton/0/" + key).value().size(), 4U);
+  ASSERT_TRUE(host.unlink("triton/" + key + "/k.ttir"));
+  const vfs::Caller caller{::getuid(), ::getgid(), own_pid()};
+  EXPECT_TRUE(host.file_system->unlink(other->node, "__grp__k.json", caller));
+  const auto again = host.file_system->unlink(other->node, "__grp__k.json", caller);
+  EXPECT_TRUE(!again && again.error().code() == ErrorCode::kNotFound) << "once, as on a local disk";
+  EXPECT_FALSE(host.file_system->unlink(other->node, "never there", caller));
+}
+
 TEST(WipeOfTwoSets, ShowsNotTheOneBecauseTheOtherIsMadeAgain) {
   for (const std::string& root : {"", "alice/"}) {
     const auto cluster = remote::make_memory_cluster();

@@ -15,7 +15,8 @@ namespace {
 /// reader would mix the two. Who has one open reads on.
 Result<void> take_place_of_left(RootTree& tree, const NodePtr& directory, const std::string& path,
                                 const std::map<std::string, catalog::KnownEntry>& set, std::vector<NodePtr>& gone) {
-  for (const auto& [name, known] : set) {
+  for (const auto& item : set) {
+    const std::string& name = item.first;
     const std::string place = LocalTree::view(join(path, name));
     if (!tree.disk().mark_of(place, LocalTree::kLeftName)) continue;
     const NodePtr node = tree.nodes().child(directory, name);
@@ -228,10 +229,11 @@ void ClusterSets::hide(const std::string& deleted, const std::vector<std::string
     if (path == deleted) {
       hide_name(walked.node, last_component(path));
     } else {
-      drop(walked.node, &Notifier::wish_forgotten);
-      // It may have listed a set without showing it.
+      // It may have listed a set without showing it. The listing goes before the names, so that a program that finds
+      // one in it finds what the kernel keeps of the name, too, and may remove that (Overlay::unlink).
       note_change(walked.node);
       notifier_.wish_content_forgotten(walked.node->id);
+      drop(walked.node, &Notifier::wish_forgotten);
     }
   }
 }

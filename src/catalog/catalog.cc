@@ -94,6 +94,7 @@ class CatalogImpl final : public Catalog {
     return parts_->durable.with([](const Durable& durable) { return durable.queue_is_short; });
   }
   void note_queue(bool whole) override;
+  [[nodiscard]] uint64_t lost_tails() const override { return tail_.lost_tails(); }
   [[nodiscard]] std::optional<PublishReport> publish_state(std::string_view path) const override;
   [[nodiscard]] Result<void> drain(Deadline deadline) override;
   void note_use(const codec::Digest& digest) override { parts_->uses.note(digest, std::chrono::steady_clock::now()); }

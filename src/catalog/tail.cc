@@ -52,6 +52,7 @@ Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
 void Tail::run() {
   while (!parts_.stopping) {
     std::optional<Activity> activity(std::in_place, "follows the log of the cluster");
+    take_up_server();
     take_up_wanted();
     for (auto& scope : followed_) {
       if (disturbed()) break;
@@ -81,8 +82,26 @@ void Tail::stop() {
 
 bool Tail::wait_synced(Deadline deadline) {
   return state_.wait_until(
-      deadline.at(), [](const State& state) { return state.synced || state.stopping; },
-      [](const State& state) { return state.synced; });
+             deadline.at(), [](const State& state) { return state.synced || state.stopping; },
+             [](const State& state) { return state.synced; }) &&
+         parts_.remote.server_changes() == server_;
+}
+
+void Tail::take_up_server() {
+  const uint64_t now = parts_.remote.server_changes();
+  if (now == server_) return;
+  state_.with([](State& state) { state.synced = false; });
+  server_ = now;
+  // Where its history ends just where this host had read to, what was published after that may still be known here.
+  for (Followed& scope : followed_) {
+    scope.position = {};
+    scope.synced = scope.failing = false;
+    scope.stale = true;
+  }
+}
+
+uint64_t Tail::lost_tails() const {
+  return parts_.remote.server_changes() + state_.with([](const State& state) { return state.resets; });
 }
 
 bool Tail::synced() const {
@@ -110,10 +129,12 @@ void Tail::read_to_end(Followed& scope) {
     if (delta->reset && !again) parts_.metrics.resets.add();
     delta->reset |= first;
     const bool ended = quiet || delta->at_head;
+    const bool is_lost = delta->reset && !again && !first && scope.position != remote::Position{};
     // A record that no release reads, beyond the head of the log, would be news for ever.
     scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
     scope.named = false;
     if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta), ended)) return;
+    if (is_lost) state_.with([](State& state) { ++state.resets; });
     if (ended) {
       scope.synced = true;
       scope.stale = false;

@@ -44,6 +44,8 @@ class Tail {
 
   [[nodiscard]] bool wait_synced(Deadline deadline);
   [[nodiscard]] bool synced() const;
+  /// Catalog::lost_tails()
+  [[nodiscard]] uint64_t lost_tails() const;
   /// CatalogStatus::unread.
   [[nodiscard]] std::map<remote::ScopeId, std::string> unread() const {
     return state_.with([](const State& state) { return state.unread; });
@@ -76,6 +78,7 @@ class Tail {
     uint64_t version = 0;                              ///< of `wanted`
     bool synced = false;
     bool stopping = false;
+    uint64_t resets = 0;                            ///< histories that began anew below what was known
     std::map<remote::ScopeId, std::string> unread;  ///< why followed scopes cannot be read, although the server answers
     std::set<ScopeIndex> unwritten;  ///< those whose snapshots are in memory alone, or on their way there
     std::set<ScopeIndex> left;       ///< no longer followed, but unwritten: the thread removes them from memory then
@@ -87,7 +90,11 @@ class Tail {
   void forget_old_scopes();
   [[nodiscard]] Result<void> forget_beyond_limits();
   /// Says that something is more urgent than what the cluster has to say.
-  [[nodiscard]] bool disturbed() const { return parts_.stopping || wanted_version_ != version_; }
+  [[nodiscard]] bool disturbed() const {
+    return parts_.stopping || wanted_version_ != version_ || parts_.remote.server_changes() != server_;
+  }
+  /// Has all read anew after another server has taken the place of the last one.
+  void take_up_server();
   [[nodiscard]] bool is_crowded() const {
     return state_.with([](const State& state) { return !state.left.empty(); });
   }
@@ -133,8 +140,9 @@ class Tail {
   std::vector<Followed> followed_;     ///< confined to the catalog-tail thread
   std::atomic<uint64_t> version_ = 0;  ///< of `followed_`
   std::atomic<uint64_t> wanted_version_ = 0;
-  bool untidy_ = true;  ///< confined to the catalog-tail thread
-  bool hurry_ = false;  ///< confined to the catalog-tail thread; true: no pause before the next wait
+  std::atomic<uint64_t> server_ = 0;  ///< Remote::server_changes() that were taken up
+  bool untidy_ = true;                ///< confined to the catalog-tail thread
+  bool hurry_ = false;                ///< confined to the catalog-tail thread; true: no pause before the next wait
   Backoff wait_backoff_;
   Guarded<State> state_;
 };

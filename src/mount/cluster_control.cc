@@ -243,6 +243,20 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
   return answer;
 }
 
+/// What a server has done whose place another one has taken counts for nothing: then all begins anew.
+Result<Json> at_one_server(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
+  constexpr int kAttempts = 3;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const uint64_t before = cluster.server_changes();
+    auto done = request.kind == Kind::kPurge ? purge(cluster, request, cancelled) : freeze(cluster, request, cancelled);
+    if (done || !cancelled()) INDUCTORFS_TRY(cluster.confirm_server(soon()));
+    if (cluster.server_changes() == before || cancelled()) return done;
+  }
+  return fail(ErrorCode::kUnavailable,
+              "the Sentinels have named another master each time, so it is not known what the cluster has kept: try "
+              "again when they agree (SENTINEL MASTERS)");
+}
+
 }  // namespace
 
 Json to_json(const ClusterRequest& request) {
@@ -287,8 +301,7 @@ Result<ClusterRequest> cluster_request(const Json& json) {
 
 Result<Json> run_cluster_request(Remote& cluster, const ClusterRequest& request,
                                  const std::function<bool()>& cancelled) {
-  if (request.kind == Kind::kPurge) return purge(cluster, request, cancelled);
-  if (request.kind != Kind::kNodes) return freeze(cluster, request, cancelled);
+  if (request.kind != Kind::kNodes) return at_one_server(cluster, request, cancelled);
   INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
   return Json::object({{"nodes", std::move(nodes)}});
 }

@@ -409,7 +409,11 @@ Json Service::what_was_shared() const {
 
 Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
   while (true) {
-    const Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
+    const uint64_t lost = layers_->catalog->lost_tails();
+    Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
+    // A server may go on acknowledging when another one has taken its place.
+    if (done) done = layers_->remote->confirm_server(deadline.earlier(kSyncSlice));
+    if (done && layers_->catalog->lost_tails() != lost) continue;
     if (done) {
       // What could not be written here is not there to be published.
       if (std::string trouble = writing_trouble(settings_.store); !trouble.empty()) {

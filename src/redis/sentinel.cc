@@ -5,12 +5,17 @@
 #include <string>
 #include <utility>
 
+#include "inductorfs/base/guarded.h"
 #include "inductorfs/base/number.h"
+#include "inductorfs/base/thread.h"
+#include "inductorfs/redis/master_watch.h"
 
 namespace inductorfs::redis {
 namespace {
 
 constexpr Milliseconds kLeastPerSentinel{50};
+
+using Kept = std::unique_ptr<Connection>;
 
 Result<HostPort> address_in(const Reply& reply, const std::string& master) {
   if (reply.is_error()) return fail(to_error(reply));
@@ -30,16 +35,29 @@ Result<HostPort> address_in(const Reply& reply, const std::string& master) {
   return address;
 }
 
-Result<HostPort> ask_one(const Endpoint& sentinel, const std::string& master, const Wait& wait) {
-  INDUCTORFS_TRY_ASSIGN(auto connection, Connection::open(sentinel, wait.deadline, wait.cancelled));
+Result<HostPort> ask_over(Connection& connection, const std::string& master, const Wait& wait) {
   const Milliseconds left = wait.deadline.left();
-  INDUCTORFS_TRY_ASSIGN(const auto reply, connection->call({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master},
-                                                           {left, left, wait.cancelled}));
+  INDUCTORFS_TRY_ASSIGN(const auto reply,
+                        connection.call({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", master}, {left, left, wait.cancelled}));
   return address_in(reply, master);
 }
 
+Result<HostPort> ask_one(const Endpoint& sentinel, const std::string& master, const Wait& wait, Kept* kept) {
+  INDUCTORFS_TRY_ASSIGN(auto connection, Connection::open(sentinel, wait.deadline, wait.cancelled));
+  auto found = ask_over(*connection, master, wait);
+  if (found && kept != nullptr) *kept = std::move(connection);
+  return found;
+}
+
+void note_named(Sentinels& sentinels, const HostPort& master) {
+  sentinels.named.with([&](HostPort& named) {
+    if (!named.host.empty() && named != master) sentinels.changes.fetch_add(1);
+    named = master;
+  });
+}
+
 /// A Sentinel of its own password has, by custom, that of the server.
-Result<HostPort> ask(const Endpoint& endpoint, const HostPort& at, const Wait& wait) {
+Result<HostPort> ask(const Endpoint& endpoint, const HostPort& at, const Wait& wait, Kept* kept) {
   Endpoint sentinel = endpoint;
   sentinel.sentinels.reset();
   sentinel.host = at.host;
@@ -47,17 +65,17 @@ Result<HostPort> ask(const Endpoint& endpoint, const HostPort& at, const Wait& w
   sentinel.database = 0;
   sentinel.user.clear();
   sentinel.password.clear();
-  auto found = ask_one(sentinel, endpoint.sentinels->master, wait);
+  auto found = ask_one(sentinel, endpoint.sentinels->master, wait, kept);
   const bool wants_password = !found && found.error().code() == ErrorCode::kNotPermitted && !endpoint.password.empty();
   if (!wants_password) return found;
   sentinel.user = endpoint.user;
   sentinel.password = endpoint.password;
-  return ask_one(sentinel, endpoint.sentinels->master, wait);
+  return ask_one(sentinel, endpoint.sentinels->master, wait, kept);
 }
 
 }  // namespace
 
-Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait) {
+Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait, std::unique_ptr<Connection>* kept) {
   if (endpoint.sentinels == nullptr) return endpoint;
   Sentinels& sentinels = *endpoint.sentinels;
   const size_t count = sentinels.addresses.size();
@@ -68,8 +86,9 @@ Result<Endpoint> find_server(const Endpoint& endpoint, const Wait& wait) {
     const HostPort& at = sentinels.addresses[index];
     // Each gets its share, so that a silent first one leaves time for the others and for the server itself.
     const auto share = wait.deadline.left() / static_cast<Milliseconds::rep>(count - i + 1);
-    auto found = ask(endpoint, at, wait.earlier(std::max(share, kLeastPerSentinel)));
+    auto found = ask(endpoint, at, wait.earlier(std::max(share, kLeastPerSentinel)), kept);
     if (found) {
+      note_named(sentinels, *found);
       sentinels.first.store(index);
       Endpoint server = endpoint;
       server.host = std::move(found->host);
@@ -91,6 +110,31 @@ Result<void> check_is_master(Connection& connection, const Endpoint& endpoint, c
   if (role.items.empty() || role.items.front().text == "master") return {};
   return fail(ErrorCode::kUnavailable, endpoint.host + ":" + std::to_string(endpoint.port) +
                                            ", which the Sentinels call the master, is a " + role.items.front().text);
+}
+
+MasterWatch::MasterWatch(Endpoint endpoint) : endpoint_(std::move(endpoint)) {
+  thread_ = start_thread("sentinels", [this](const std::stop_token& stop) {
+    Guarded<bool> ended(false);
+    const std::stop_callback wake(stop, [&ended] { ended.notify_with([](bool& now) { now = true; }); });
+    const auto is_over = [](bool now) { return now; };
+    while (!ended.wait_until(std::chrono::steady_clock::now() + kInterval, is_over, is_over)) look();
+  });
+}
+
+MasterWatch::~MasterWatch() = default;
+
+Result<void> MasterWatch::ask_now(Deadline deadline) const {
+  auto found = find_server(endpoint_, {deadline});
+  return found ? Result<void>() : fail(std::move(found).error());
+}
+
+void MasterWatch::look() {
+  const Wait wait{Deadline::after(kInterval)};
+  const auto found =
+      connection_ ? ask_over(*connection_, endpoint_.sentinels->master, wait) : fail(ErrorCode::kUnavailable, "");
+  if (found) return note_named(*endpoint_.sentinels, *found);
+  connection_.reset();
+  (void)find_server(endpoint_, wait, &connection_);  // without an answer nothing is known; the next look tells
 }
 
 }  // namespace inductorfs::redis

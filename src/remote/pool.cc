@@ -6,7 +6,8 @@
 
 namespace inductorfs::remote {
 
-ConnectionPool::ConnectionPool(std::array<size_t, kUses> limits) {
+ConnectionPool::ConnectionPool(std::array<size_t, kUses> limits, std::function<uint64_t()> epoch)
+    : epoch_(std::move(epoch)) {
   lanes_.with([&](Lanes& lanes) {
     for (size_t i = 0; i < kUses; ++i) lanes[i].limit = std::max<size_t>(limits[i], 1);
   });
@@ -25,8 +26,9 @@ ConnectionPool::Grant ConnectionPool::claim(Use use, Deadline deadline) {
     if (lane.idle.empty()) {
       ++lane.open;
     } else {
-      slot.connection =
-          std::move(lane.idle.back().connection);  // the warmest; the coldest are the first to be found dead
+      Idle& warmest = lane.idle.back();  // the coldest are the first to be found dead
+      slot.connection = std::move(warmest.connection);
+      slot.epoch = warmest.epoch;
       lane.idle.pop_back();
     }
     return slot;
@@ -48,30 +50,39 @@ Result<ConnectionPool::Lease> ConnectionPool::take(Use use, Deadline deadline, c
   if (freshness == Freshness::kNew) drop_idle(use);
   Grant slot = budget == nullptr ? claim(use, deadline) : stand_in_line(use, deadline, *budget);
   if (!slot.granted) return fail(ErrorCode::kBusy, "all connections are in use");
-  if (slot.connection != nullptr && !slot.connection->broken()) {
-    return Lease(this, use, std::move(slot.connection), true);
+  if (slot.connection != nullptr && !slot.connection->broken() && slot.epoch == epoch_()) {
+    return Lease(this, use, std::move(slot.connection), slot.epoch, true);
   }
   slot.connection.reset();
+  // From before it is opened, so that it is not taken for one to a later server; opening it may tell of that one.
+  uint64_t epoch = epoch_();
   auto opened = opener(deadline);
+  if (opened && epoch != epoch_()) {
+    epoch = epoch_();
+    opened->reset();
+    opened = opener(deadline);
+  }
   if (!opened) {
     release(use);
     return fail(std::move(opened).error());
   }
-  return Lease(this, use, std::move(*opened), false);
+  return Lease(this, use, std::move(*opened), epoch, false);
 }
 
 std::optional<ConnectionPool::Lease> ConnectionPool::take_idle(Use use) {
   while (true) {
-    std::unique_ptr<redis::Connection> connection = lanes_.with([use](Lanes& lanes) {
+    std::optional<Idle> idle = lanes_.with([use](Lanes& lanes) -> std::optional<Idle> {
       Lane& lane = lanes[static_cast<size_t>(use)];
-      if (lane.idle.empty()) return std::unique_ptr<redis::Connection>();
-      auto warmest = std::move(lane.idle.back().connection);
+      if (lane.idle.empty()) return std::nullopt;
+      Idle warmest = std::move(lane.idle.back());
       lane.idle.pop_back();
       return warmest;
     });
-    if (connection == nullptr) return std::nullopt;
-    if (!connection->broken()) return std::optional<Lease>(std::in_place, this, use, std::move(connection), true);
-    connection.reset();
+    if (!idle) return std::nullopt;
+    if (!idle->connection->broken() && idle->epoch == epoch_()) {
+      return std::optional<Lease>(std::in_place, this, use, std::move(idle->connection), idle->epoch, true);
+    }
+    idle.reset();
     release(use);
   }
 }
@@ -105,14 +116,14 @@ void ConnectionPool::release(Use use) {
   lanes_.notify_with([&](Lanes& lanes) { --lanes[static_cast<size_t>(use)].open; });
 }
 
-void ConnectionPool::take_back(Use use, std::unique_ptr<redis::Connection> connection) {
-  if (connection->broken()) {
+void ConnectionPool::take_back(Use use, std::unique_ptr<redis::Connection> connection, uint64_t epoch) {
+  if (connection->broken() || epoch != epoch_()) {
     connection.reset();
     release(use);
     return;
   }
   lanes_.notify_with([&](Lanes& lanes) {
-    lanes[static_cast<size_t>(use)].idle.push_back({std::move(connection), std::chrono::steady_clock::now()});
+    lanes[static_cast<size_t>(use)].idle.push_back({std::move(connection), epoch, std::chrono::steady_clock::now()});
   });
 }
 

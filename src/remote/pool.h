@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,27 +26,31 @@ inline constexpr size_t kUses = 4;
 class ConnectionPool {
  public:
   using Opener = std::function<Result<std::unique_ptr<redis::Connection>>(Deadline)>;
-  explicit ConnectionPool(std::array<size_t, kUses> limits);
+  /// `epoch` tells which server is meant: a connection that was opened under another number is not lent again.
+  ConnectionPool(std::array<size_t, kUses> limits, std::function<uint64_t()> epoch);
 
   /// A connection on loan. The destructor gives it back, or drops it when it is broken. Needs external synchronisation.
   class Lease {
    public:
-    Lease(ConnectionPool* pool, Use use, std::unique_ptr<redis::Connection> connection, bool reused)
-        : pool_(pool), use_(use), connection_(std::move(connection)), reused_(reused) {}
+    Lease(ConnectionPool* pool, Use use, std::unique_ptr<redis::Connection> connection, uint64_t epoch, bool reused)
+        : pool_(pool), use_(use), connection_(std::move(connection)), epoch_(epoch), reused_(reused) {}
     Lease(Lease&& other) noexcept = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease() {
-      if (connection_ != nullptr) pool_->take_back(use_, std::move(connection_));
+      if (connection_ != nullptr) pool_->take_back(use_, std::move(connection_), epoch_);
     }
     [[nodiscard]] redis::Connection& connection() const { return *connection_; }
     /// The connection has been used before: the server may have ended it meanwhile, which says nothing about the server
     /// now.
     [[nodiscard]] bool reused() const { return reused_; }
+    /// Says whether it leads to the server that is meant now.
+    [[nodiscard]] bool is_current() const { return epoch_ == pool_->epoch_(); }
 
    private:
     ConnectionPool* pool_;
     Use use_;
     std::unique_ptr<redis::Connection> connection_;
+    uint64_t epoch_;
     bool reused_;
   };
 
@@ -64,6 +69,7 @@ class ConnectionPool {
  private:
   struct Idle {
     std::unique_ptr<redis::Connection> connection;
+    uint64_t epoch;
     SteadyTime since;
   };
   struct Lane {
@@ -75,12 +81,14 @@ class ConnectionPool {
   struct Grant {
     bool granted = false;
     std::unique_ptr<redis::Connection> connection;  ///< nullptr: open a new one
+    uint64_t epoch = 0;
   };
   Grant claim(Use use, Deadline deadline);
   Grant stand_in_line(Use use, Deadline deadline, Budget& budget);
   void release(Use use);
-  void take_back(Use use, std::unique_ptr<redis::Connection> connection);
+  void take_back(Use use, std::unique_ptr<redis::Connection> connection, uint64_t epoch);
 
+  const std::function<uint64_t()> epoch_;
   Guarded<Lanes> lanes_;
 };
 

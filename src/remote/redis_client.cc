@@ -52,6 +52,7 @@ RedisClient::Shared::Shared(RemoteOptions given, redis::Endpoint to, Counters& a
       breaker_open(all.get("remote.breaker_open")),
       redirects(all.get("remote.redirects")) {
   if (to.cluster.empty()) {
+    if (to.sentinels) masters = std::make_unique<redis::MasterWatch>(to);
     server = std::make_unique<ServerLink>(std::move(to), options, all);
   } else {
     shards = std::make_unique<Shards>(std::move(to), options, all);
@@ -96,6 +97,10 @@ Result<void> RedisClient::run_on(ServerLink& link, const CallTerms& terms, const
     INDUCTORFS_TRY(turn.connect(freshness));
     ServerConversation channel(turn, terms.deadline);
     auto outcome = talk(channel);
+    if (outcome && !turn.is_current()) {
+      turn.succeed();
+      return fail(ErrorCode::kUnavailable, "the Sentinels have named another master meanwhile");
+    }
     if (outcome) {
       turn.succeed();
       return outcome;

@@ -12,6 +12,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/redis/master_watch.h"
 #include "inductorfs/redis/url.h"
 #include "inductorfs/remote/remote.h"
 #include "server_link.h"
@@ -56,6 +57,11 @@ class RedisClient {
   [[nodiscard]] const RemoteOptions& options() const { return shared_->options; }
   [[nodiscard]] Counters& counters() const { return shared_->counters; }
   [[nodiscard]] Remote::Health health() const;
+  /// Remote::server_changes() and Remote::confirm_server().
+  [[nodiscard]] uint64_t server_changes() const { return shared_->masters ? shared_->masters->changes() : 0; }
+  [[nodiscard]] Result<void> confirm_server(Deadline deadline) const {
+    return shared_->masters ? shared_->masters->ask_now(deadline) : Result<void>();
+  }
   /// Returns the shards; nullptr when this is no cluster.
   [[nodiscard]] Shards* shards() const { return shared_->shards.get(); }
   /// Lends what listens to the shards between two waits. Requires: this is a cluster.
@@ -71,7 +77,8 @@ class RedisClient {
     Counters& counters;
     Counter& breaker_open;
     Counter& redirects;
-    std::unique_ptr<ServerLink> server;  ///< or
+    std::unique_ptr<redis::MasterWatch> masters;  ///< with Sentinels
+    std::unique_ptr<ServerLink> server;           ///< or
     std::unique_ptr<Shards> shards;
     Guarded<std::unique_ptr<ChannelListeners>> listeners;
   };

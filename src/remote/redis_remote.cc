@@ -138,6 +138,8 @@ class RedisRemote final : public Remote {
   }
   Result<ServerFacts> probe(Deadline deadline) override { return probe_server(session_, deadline); }
   Health health() const override { return session_.health(); }
+  uint64_t server_changes() const override { return session_.server_changes(); }
+  Result<void> confirm_server(Deadline deadline) override { return session_.confirm_server(deadline); }
   std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
     return std::make_unique<RedisRemote>(session_.cancellable(std::move(cancelled)), shared_, writes_);
   }

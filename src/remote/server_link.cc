@@ -32,7 +32,8 @@ ServerLink::ServerLink(redis::Endpoint endpoint, const RemoteOptions& options, C
       opened_(counters.get("remote.connections_opened")),
       refused_(counters.get("remote.breaker_refused")),
       breaker_opened_(counters.get("remote.breaker_opened")),
-      pool_({options.connections, kPublishConnections, kControlConnections, kFollowConnections}),
+      pool_({options.connections, kPublishConnections, kControlConnections, kFollowConnections},
+            [this] { return endpoint_.sentinels == nullptr ? 0 : endpoint_.sentinels->changes.load(); }),
       breaker_({}),
       fetches_({}) {}
 

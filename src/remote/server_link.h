@@ -90,6 +90,8 @@ class ServerTurn {
   /// Says whether the caller should first ask something that is answered at once, because the server may be another
   /// than the last one, or others wait for this call's first answer.
   [[nodiscard]] bool fresh() const { return !lease_->reused() || ticket_ != Breaker::Ticket::kNormal; }
+  /// Says whether the connection still leads to the server that is meant.
+  [[nodiscard]] bool is_current() const { return lease_->is_current(); }
   /// Says whether the server has answered at least once.
   [[nodiscard]] bool heard() const { return heard_; }
   /// Must be called at the first answer, not at the end: a probe that then rests in XREAD must not hold up everybody

@@ -84,6 +84,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       recovery_(services, {tree_, sealer_, in_place_, sealing_, key_sets_, stale_, refusals_}),
       places_(tree_, notifier_),
       follow_up_(services, {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, phase_}),
+      republish_(services, tree_, marks_, sealer_, sealing_, options_.resume && services.catalog.queue_may_be_short()),
       replay_(tree_, places_, key_sets_, removal_, renames_) {
   scopes_.on_shown([this](const std::string& shown_in, const std::vector<std::string>& paths) {
     changes_.on_shown(shown_in, paths);
@@ -286,6 +287,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
     for (const auto& root : tree_.take_left_roots()) forget_root(root);
     prefetch_.newest_wanted();
+    republish_.run_if_due(stop);
   }
 }
 
@@ -307,6 +309,11 @@ Result<void> Overlay::sync(Deadline deadline) {
   const auto resumed = [](Resuming resuming) { return resuming == Resuming::kNo; };
   if (!phase_.wait_until(deadline.at(), resumed, resumed)) {
     return fail(ErrorCode::kTimedOut, "still looking at what an earlier worker of this mount has left");
+  }
+  // While it is frozen, nothing is published, and drain() below says so.
+  if (!services_.catalog.frozen() && !republish_.wait(deadline)) {
+    return fail(ErrorCode::kTimedOut,
+                "the cluster has lost the end of what it had acknowledged, and it is not known yet what it has");
   }
   do {
     if (!in_place_.drain(deadline)) {

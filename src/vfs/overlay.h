@@ -31,6 +31,7 @@
 #include "vfs/recover/node_places.h"
 #include "vfs/recover/recovery.h"
 #include "vfs/recover/rename_replay.h"
+#include "vfs/recover/republish.h"
 #include "vfs/recover/takeover.h"
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
@@ -221,6 +222,7 @@ class Overlay final : public FileSystem {
   Recovery recovery_;
   NodePlaces places_;
   FollowUp follow_up_;
+  Republish republish_;
   RenameReplay replay_;
 
   std::atomic<bool> stopped_{false};

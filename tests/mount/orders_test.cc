@@ -9,6 +9,7 @@
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/remote/nodes.h"
 #include "inductorfs/remote/remote.h"
+#include "remote/forwarding_remote.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::mount {
@@ -187,6 +188,35 @@ TEST_F(Numbers, AreLargerThanWhatTheMountsHoldOfAServerThatHasLostItsOrders) {
   order(ClusterRequest::Kind::kPurge);
   ASSERT_EQ(orders().purges.size(), 1U);
   EXPECT_GT(orders().purges.front().id, at + 5) << "the mount would acknowledge it unheard";
+}
+
+/// A cluster in which another server takes the place of the one that has done what was asked, once.
+class FailsOver final : public remote::ForwardingRemote {
+ public:
+  using ForwardingRemote::ForwardingRemote;
+  uint64_t server_changes() const override { return changes; }
+  Result<void> confirm_server(Deadline) override {
+    if (asked++ == 0) ++changes;
+    return {};
+  }
+  uint64_t changes = 0;
+  int asked = 0;
+};
+
+TEST_F(Numbers, APurgeBeginsAnewAtAnotherServer) {
+  FailsOver cluster(*remote_);
+  ClusterRequest request;
+  request.kind = ClusterRequest::Kind::kPurge;
+  request.dry_run = false;
+  ASSERT_TRUE(run_cluster_request(cluster, request, [] { return false; }));
+  EXPECT_EQ(cluster.asked, 2);
+  EXPECT_EQ(orders().purges.size(), 2U) << "the first order may be lost";
+  request.kind = ClusterRequest::Kind::kFreeze;
+  cluster.asked = 0;
+  const int64_t before = orders().freeze.at;
+  ASSERT_TRUE(run_cluster_request(cluster, request, [] { return false; }));
+  EXPECT_EQ(cluster.asked, 2);
+  EXPECT_GT(orders().freeze.at, before);
 }
 
 TEST_F(Numbers, ThatNoClockSaysAreNobodys) {

@@ -90,6 +90,8 @@ class ForwardingRemote : public Remote {
   }
   [[nodiscard]] Result<ServerFacts> probe(Deadline deadline) override { return inner_.probe(deadline); }
   [[nodiscard]] Health health() const override { return inner_.health(); }
+  [[nodiscard]] uint64_t server_changes() const override { return inner_.server_changes(); }
+  [[nodiscard]] Result<void> confirm_server(Deadline deadline) override { return inner_.confirm_server(deadline); }
 
  protected:
   [[nodiscard]] Remote& inner() { return inner_; }

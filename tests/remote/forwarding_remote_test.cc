@@ -84,6 +84,8 @@ class Recorder final : public Remote {
   }
   Result<ServerFacts> probe(Deadline) override { return ServerFacts{"7.9", "", 0, {}}; }
   Health health() const override { return {true, "there", "an error"}; }
+  uint64_t server_changes() const override { return 5; }
+  Result<void> confirm_server(Deadline) override { return fail(ErrorCode::kTooLarge); }
   std::unique_ptr<Remote> cancellable(std::function<bool()>) override { return std::make_unique<Recorder>(calls_); }
 
  private:
@@ -158,6 +160,8 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatIsAsked) {
   EXPECT_EQ(plain.list_scopes(4, soon())->size(), 4U);
   EXPECT_EQ(plain.probe(soon())->version, "7.9");
   EXPECT_EQ(plain.health().address, "there");
+  EXPECT_EQ(plain.server_changes(), 5U);
+  EXPECT_EQ(plain.confirm_server(soon()).error().code(), ErrorCode::kTooLarge);
 }
 
 TEST_F(ForwardingRemoteTest, HandsOutNoHandleThatGoesPastItsOverrides) {

@@ -44,7 +44,8 @@ class ConnectionPoolTest : public ::testing::Test {
     if (refuse) return fail(ErrorCode::kUnavailable, "refused");
     return std::make_unique<FakeConnection>(alive);
   };
-  ConnectionPool pool{{2, 1, 1, 0}};
+  std::atomic<uint64_t> epoch{0};
+  ConnectionPool pool{{2, 1, 1, 0}, [this] { return epoch.load(); }};
 };
 
 TEST_F(ConnectionPoolTest, UsesAnIdleConnectionAgain) {
@@ -68,6 +69,31 @@ TEST_F(ConnectionPoolTest, DropsWhatBrokeOnLoanAndWhatBrokeWhileIdle) {
   const auto lease = pool.take(Use::kFetch, shortly(), opener);
   EXPECT_FALSE(lease->reused());
   EXPECT_EQ(alive, 1);
+}
+
+TEST_F(ConnectionPoolTest, LendsNoConnectionToTheServerBefore) {
+  (void)pool.take(Use::kFetch, shortly(), opener);
+  EXPECT_EQ(alive, 1);
+  ++epoch;
+  EXPECT_FALSE(pool.take_idle(Use::kFetch)) << "idle";
+  EXPECT_EQ(alive, 0);
+  {
+    const auto lease = pool.take(Use::kFetch, shortly(), opener);
+    EXPECT_TRUE(lease->is_current());
+    ++epoch;
+    EXPECT_FALSE(lease->is_current());
+  }
+  EXPECT_EQ(alive, 0) << "on loan meanwhile";
+  EXPECT_FALSE(pool.take(Use::kFetch, shortly(), opener)->reused());
+}
+
+TEST_F(ConnectionPoolTest, TakesNoConnectionForOneToTheServerThatIsNamedWhileItOpens) {
+  const ConnectionPool::Opener finds_another = [this](Deadline) -> Result<std::unique_ptr<redis::Connection>> {
+    if (++opened == 1) ++epoch;
+    return std::make_unique<FakeConnection>(alive);
+  };
+  EXPECT_TRUE(pool.take(Use::kFetch, shortly(), finds_another)->is_current());
+  EXPECT_EQ(opened, 2);
 }
 
 TEST_F(ConnectionPoolTest, IsBusyAtItsLimitUntilOneComesBack) {

@@ -181,6 +181,10 @@ class Catalog {
   /// queued again.
   [[nodiscard]] virtual bool queue_may_be_short() const = 0;
   virtual void note_queue(bool whole) = 0;
+  /// Returns how often the cluster may have lost the end of what it had acknowledged: its history began anew, or
+  /// another server has taken the place of the last one. What this host has made is in the index then, or has to be
+  /// queued again; wait_synced() tells when the index is known again.
+  [[nodiscard]] virtual uint64_t lost_tails() const = 0;
   [[nodiscard]] virtual std::optional<PublishReport> publish_state(std::string_view path) const = 0;
   /// Waits until the queue is empty. kTimedOut or kUnavailable say what is left, and why.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline) = 0;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/guarded.h"
 #include "inductorfs/base/result.h"
 
 namespace inductorfs::redis {
@@ -28,6 +29,9 @@ struct Sentinels {
   std::string master;
   /// The index of the Sentinel that answered last, so that a dead one is asked once and not for each connection.
   std::atomic<size_t> first{0};
+  Guarded<HostPort> named;  ///< the master that was named last; without a host: none was
+  /// How often another one was named than before. What was acknowledged before that may be lost.
+  std::atomic<uint64_t> changes{0};
 };
 
 /// The address of a server, and what is needed to greet it. Immutable value.

@@ -20,6 +20,7 @@
 #include "inductorfs/remote/gather.h"
 #include "inductorfs/remote/leases.h"
 #include "inductorfs/remote/nodes.h"
+#include "inductorfs/remote/server_facts.h"
 
 /// The cluster: blobs by digest, and for each scope an index of entries with a log of changes. This module knows
 /// nothing of families or of this host. docs/formats.md has the keys in Redis.
@@ -109,14 +110,6 @@ enum class PublishOutcome {
   kNewer,       ///< under one of the paths is an entry that only a newer release can read; nothing was changed
   kFull,        ///< the scope holds as many entries as it may; nothing was changed, and a sweep makes room
   kClaimed,     ///< another host is sending the same now; nothing was changed; ask again in a second
-};
-
-struct ServerFacts {
-  std::string version;  ///< empty if the user of a read-only remote may not ask for it
-  std::string eviction_policy;
-  uint64_t memory_limit = 0;
-  /// What an operator should change, one line each; empty when all is well.
-  std::vector<std::string> warnings;
 };
 
 /// What a sweep of a scope did.
@@ -258,6 +251,13 @@ class Remote {
     std::string last_error;  ///< empty when the last call went well
   };
   [[nodiscard]] virtual Health health() const = 0;
+
+  /// Returns how often another server has taken the place of the one that answered. What was acknowledged before may be
+  /// lost to the cluster, and what is known of its index: both have to be looked at again. From then on no call
+  /// succeeds at the server before.
+  [[nodiscard]] virtual uint64_t server_changes() const { return 0; }
+  /// Asks now whether that is so. kUnavailable when nobody can say. Blocks up to the deadline.
+  [[nodiscard]] virtual Result<void> confirm_server(Deadline /*deadline*/) { return {}; }
 
   /// Makes another handle to the same cluster, whose calls end soon with kUnavailable once `cancelled` says so; for
   /// threads whose end somebody waits for. nullptr means that no call of this remote blocks for long. The handle must

@@ -82,6 +82,7 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
     };
     const Result<std::string> answer =
         control::ask_and_await_end(mount->socket, control::unmount_request(lazy), deadline, on_silence);
+    if (answer && control::is_of_no_worker(*answer)) return unmount_orphan(mountpoint, lazy, environment);
     if (answer) {
       const Result<std::string> done = control::parse_answer(*answer);
       return done ? Result<void>() : fail(done.error());

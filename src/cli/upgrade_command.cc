@@ -27,8 +27,10 @@ using config::text_at;
 namespace {
 
 constexpr Milliseconds kAskPatience{10000};
-/// To answer what was begun, to start the new program, and to start the old one again when that fails.
-constexpr Milliseconds kTakeoverPatience{60000};
+/// To answer what was begun, and to be gone.
+constexpr Milliseconds kHandOverPatience{20000};
+/// To start the new program, and the old one again when that fails.
+constexpr Milliseconds kTakeoverPatience{10000};
 constexpr int kTick = 20;
 
 struct Upgraded {
@@ -37,9 +39,9 @@ struct Upgraded {
   uint64_t pid = 0;
 };
 
-Result<Json> ask_status(const Located& mount, const config::Environment& environment) {
-  const Result<std::string> answer =
-      ask_any_worker(mount, control::status_request(), Deadline::after(kAskPatience), environment);
+Result<Json> ask_status(const Located& mount, const config::Environment& environment,
+                        Deadline deadline = Deadline::after(kAskPatience)) {
+  const Result<std::string> answer = ask_any_worker(mount, control::status_request(), deadline, environment);
   INDUCTORFS_TRY_ASSIGN(const auto result, answer ? control::parse_answer(*answer) : answer);
   return Json::parse(result, nullptr, false);
 }
@@ -47,19 +49,22 @@ Result<Json> ask_status(const Located& mount, const config::Environment& environ
 /// The status of the process that serves after `pid`.
 Result<Json> status_after(const Located& mount, uint64_t pid, const config::Environment& environment) {
   const Deadline deadline = Deadline::after(kTakeoverPatience);
+  std::string why = "nobody answers";
   while (!deadline.passed()) {
-    Result<Json> status = ask_status(mount, environment);
+    Result<Json> status = ask_status(mount, environment, deadline);
     if (status && number_at(*status, "pid") != pid) return status;
+    if (!status) why = status.error().what();
     (void)::poll(nullptr, 0, kTick);
   }
-  return fail(ErrorCode::kTimedOut,
-              "no daemon answers after the upgrade: " + mount.mountpoint + ": see the mount's log");
+  return fail(ErrorCode::kTimedOut, "no program serves the mount, " + std::to_string(kTakeoverPatience.count() / 1000) +
+                                        " s after the upgrade: " + mount.mountpoint + ": " + why +
+                                        "; both programs are tried on, and inductorfs status tells how it stands");
 }
 
 Result<Upgraded> upgrade(const Located& mount, const std::string& program, const config::Environment& environment) {
   INDUCTORFS_TRY_ASSIGN(const auto before, ask_status(mount, environment));
   const Result<std::string> answer =
-      control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kTakeoverPatience));
+      control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kHandOverPatience));
   const Result<std::string> taken = answer ? control::parse_answer(*answer) : answer;
   if (!taken && taken.error().code() == ErrorCode::kNotSupported) {
     return fail(ErrorCode::kNotSupported, "the version of this daemon does not support upgrade: " + mount.mountpoint +
@@ -72,8 +77,10 @@ Result<Upgraded> upgrade(const Located& mount, const std::string& program, const
     return number_at(takeover, "upgrades_failed") + number_at(takeover, "upgrades_taken_back");
   };
   if (failures(after) > failures(before)) {
-    return fail(ErrorCode::kUnavailable, "the new program does not serve the mount, the old one does: " +
-                                             mount.mountpoint + ": see the mount's log");
+    return fail(ErrorCode::kUnavailable, "the new program does not serve the mount, the old one does (version " +
+                                             text_at(after, "version") + ", process " +
+                                             std::to_string(number_at(after, "pid")) + "): " + mount.mountpoint +
+                                             ": see supervisor.new_program_failed in the mount's log");
   }
   return Upgraded{text_at(before, "version"), text_at(after, "version"), number_at(after, "pid")};
 }

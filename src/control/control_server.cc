@@ -136,16 +136,18 @@ class SocketServer final : public ControlServer {
         handler_(std::move(handler)),
         acceptor_(start_thread("control-accept", [this](const std::stop_token& stop) { accept_until(stop); })) {}
 
-  ~SocketServer() override { stop(); }
+  ~SocketServer() override { stop(false); }
 
-  void stop() override {
+  [[nodiscard]] int listener() const override { return listener_.get(); }
+
+  void stop(bool leaves) override {
     if (stopped_.exchange(true)) return;
     acceptor_.request_stop();
     (void)::eventfd_write(stop_event_.get(), 1);  // without an event (no descriptor was left) the tick ends the poll
     acceptor_.join();
     silent_.clear();
-    answering_.clear();             // joins
-    (void)::unlink(path_.c_str());  // the next daemon replaces it anyway
+    answering_.clear();                          // joins
+    if (!leaves) (void)::unlink(path_.c_str());  // the next daemon replaces it anyway
   }
 
  private:
@@ -185,7 +187,10 @@ class SocketServer final : public ControlServer {
     }
   }
 
+  /// Who has hung up waits for no answer, and takes nobody's place.
   void admit(Fd connection) {
+    pollfd item{connection.get(), 0, 0};
+    if (::poll(&item, 1, 0) > 0 && (item.revents & POLLHUP) != 0) return;
     const std::optional<ucred> credentials = credentials_of(connection.get());
     if (!credentials) return;
     std::unique_ptr<Guests::Seat> seat = guests_.admit(credentials->uid);
@@ -249,9 +254,10 @@ void tell_those_who_hold(std::string_view line) {
   });
 }
 
-Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, RequestHandler handler) {
+Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, RequestHandler handler, Fd kept) {
   INDUCTORFS_TRY(prepare_runtime_directory(path.substr(0, path.rfind('/'))));
   if (is_listening(path)) {
+    if (kept) return std::make_unique<SocketServer>(path, std::move(kept), std::move(handler));
     return fail(ErrorCode::kBusy, "control socket: " + path + ": another daemon serves this mountpoint: unmount it");
   }
   INDUCTORFS_TRY_ASSIGN(auto listener, listen_at(path, kBacklog));

@@ -180,4 +180,9 @@ Result<std::string> parse_answer(std::string_view answer) {
   return fail(code, member<std::string>(parsed, "error", "the daemon gave no reason"));
 }
 
+bool is_of_no_worker(std::string_view answer) {
+  const Json parsed = Json::parse(answer, nullptr, false);
+  return parsed.is_object() && member<bool>(parsed, "no_worker", false);
+}
+
 }  // namespace inductorfs::control

@@ -7,6 +7,7 @@
 
 #include "drain.h"
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/control/runtime_directory.h"
@@ -18,6 +19,7 @@
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 #include "inductorfs/places/sweep.h"
+#include "store_place.h"
 
 namespace inductorfs::mount {
 
@@ -180,7 +182,7 @@ void Service::hand_over() {
   host_watch_.stop();
   watch_.stop();
   heartbeat_.stop();
-  if (control_) control_->stop();
+  if (control_) control_->stop(true);
   layers_->catalog->stop();
   layers_->ledger->stop();
   session_->stop();
@@ -316,12 +318,15 @@ bool Service::announce_scopes() {
 }
 
 Result<void> Service::listen() {
-  Result<std::unique_ptr<control::ControlServer>> control =
-      control::ControlServer::open(socket_, [this](std::string_view request, const control::Peer& peer) {
+  Result<std::unique_ptr<control::ControlServer>> control = control::ControlServer::open(
+      socket_,
+      [this](std::string_view request, const control::Peer& peer) {
         return control::answer_request(*this, request, peer, ::geteuid());
-      });
+      },
+      supervision_.take_control());
   if (!control) return fail(control.error());
   control_ = std::move(*control);
+  supervision_.keep_control(control_->listener());
   if (socket_alias_.empty()) return {};
   (void)::unlink(socket_alias_.c_str());  // a predecessor's
   if (::symlink(socket_.c_str(), socket_alias_.c_str()) != 0) return fail_errno("symlink", socket_alias_);
@@ -338,7 +343,7 @@ bool Service::is_mounted() const {
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
   for (std::string warning : {sharing_warning(settings_, layers_->host->state()->facts),
-                              remote_warning(settings_, layers_->remote->health())}) {
+                              remote_warning(settings_, layers_->remote->health()), marks_trouble(settings_.store)}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;
@@ -443,6 +448,11 @@ Result<std::string> Service::upgrade(const std::string& program) {
   Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
   if (!executable || ::access(program.c_str(), X_OK) != 0) {
     return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
+  }
+  if (const Result<void> written = try_to_write(settings_.store); !written && is_of_host(written.error().code())) {
+    return fail(written.error().code(), "not upgraded, version " INDUCTORFS_VERSION
+                                        " goes on serving: the disk of --store takes no writes (" +
+                                            written.error().what() + "): see the warnings of inductorfs status");
   }
   INDUCTORFS_TRY(supervision_.ask_upgrade(std::move(*executable)));
   log::info("mount.upgrade_begun", {{"program", program}});

@@ -15,6 +15,7 @@
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"
+#include "store_place.h"
 
 namespace inductorfs::mount {
 
@@ -161,8 +162,8 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
   add_unread_scopes(facts, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
-  if (std::string trouble = writing_trouble(facts.settings.store); !trouble.empty()) {
-    warnings.push_back(std::move(trouble));
+  for (std::string trouble : {writing_trouble(facts.settings.store), marks_trouble(facts.settings.store)}) {
+    if (!trouble.empty()) warnings.push_back(std::move(trouble));
   }
   if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
     warnings.push_back(why +
@@ -259,17 +260,6 @@ void leave_out_closed(vfs::FileSystemStatus& files, const StatusFacts& facts) {
 }
 
 }  // namespace
-
-std::string writing_trouble(const std::string& store) {
-  // Nothing is written, or the answer would wait for a slow disk. statvfs(2) and access(2) do not tell: ext4 leaves
-  // both as they were when it turns read-only or stops after an error.
-  const std::string lock = store + "/lock";
-  const Fd fd(::open(lock.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-  if (fd || (errno != EROFS && errno != EIO)) return {};
-  return "the disk of --store cannot be written to (" + error_from_errno(errno, "open", lock).what() +
-         "), so writes fail and nothing new is published: " + store +
-         ": see what the kernel says of it (dmesg), make it writable again, or mount with another --store";
-}
 
 std::string status_json(const StatusFacts& facts) {
   vfs::FileSystemStatus files = facts.layers.file_system->status();

@@ -55,6 +55,7 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   kept.device = Fd(is_open(supervisor::kDeviceFd) ? supervisor::kDeviceFd : -1);
   kept.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
   kept.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
+  kept.control = Fd(is_open(supervisor::kControlFd) ? supervisor::kControlFd : -1);
   region.page().worker.store(::getpid());
   return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(kept), hang);
 }
@@ -185,6 +186,12 @@ void Supervision::keep_lock(int lock) {
     log::warning("mount.lock_not_kept", {{"why", "the supervisor is gone, or there are no descriptors"}});
   }
   kept_.lock = std::move(copy);
+}
+
+void Supervision::keep_control(int listener) {
+  if (!supervisor::send_word(link_.get(), Word::kControl, listener)) {
+    log::warning("mount.control_not_kept", {{"why", "the supervisor is gone"}});
+  }
 }
 
 void Supervision::free_lock() {

@@ -11,8 +11,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "inductorfs/base/activity.h"
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/loose_thread.h"
 #include "inductorfs/config/frozen.h"
@@ -22,6 +24,7 @@
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "service.h"
+#include "store_place.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -178,12 +181,20 @@ void tell_warnings(const config::Settings& settings, const std::vector<std::stri
 }
 
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
-Result<void> serve(const config::Settings& settings, Inheritance& inherited) {
+Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   INDUCTORFS_TRY_ASSIGN(auto signals, Signals::open());
   INDUCTORFS_TRY_ASSIGN(const auto ended, StopEvent::create());
   Supervision& supervision = *inherited.supervision;
+  const auto store = place_of_store(supervision.lock(), settings.store);
+  const std::string named = store ? std::exchange(settings.store, *store) : settings.store;
   // The first worker does this after it has got the store's lock: the log may be another mount's.
-  if (settings.foreground || supervision.resumes()) INDUCTORFS_TRY(open_log(settings));
+  if (settings.foreground || supervision.resumes()) {
+    const auto opened = open_log(settings);
+    const bool serves_without = supervision.resumes() && !opened && is_of_host(opened.error().code());
+    if (!opened && !serves_without) return opened;
+  }
+  INDUCTORFS_TRY(store);
+  if (named != settings.store) log::warning("mount.store_moved", {{"from", named}, {"to", settings.store}});
   INDUCTORFS_TRY(config::change_families(settings, "settings of the mount"));
 
   NoteMemory notes(std::move(inherited.notes));
@@ -235,7 +246,7 @@ int worker_command() {
     (void)::fputs(error_line(inherited.error()).c_str(), stderr);
     return EXIT_FAILURE;
   }
-  const config::Settings settings = inherited->mount.settings;
+  config::Settings& settings = inherited->mount.settings;
   const Result<void> served = serve(settings, *inherited);
   if (served) return EXIT_SUCCESS;
   // Where the log is standard error, once, and in the words of an answer.
@@ -246,6 +257,10 @@ int worker_command() {
   } else if (settings.foreground) {
     (void)::fputs(error_line(served.error()).c_str(), stderr);
   }
+  // Its disk, or the store is gone.
+  const ErrorCode code = served.error().code();
+  if (inherited->supervision->resumes() && (is_of_host(code) || code == ErrorCode::kNotFound))
+    return supervisor::kExitHost;
   return exit_code_of(served.error());
 }
 

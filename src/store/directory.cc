@@ -11,6 +11,7 @@
 #include <array>
 #include <charconv>
 
+#include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
@@ -23,6 +24,11 @@ namespace {
 constexpr const char* kFormatFile = "format";
 constexpr const char* kLockFile = "lock";
 constexpr const char* kStateFile = "state";
+constexpr const char* kReserveFile = "reserve";
+/// What a start writes at most: the catalog's log and its index.
+constexpr off_t kReserve = off_t{1} << 20;
+/// The reserve is no reason that a disk becomes full.
+constexpr uint64_t kRoomForReserve = uint64_t{32} << 20;
 constexpr std::string_view kFormatWord = "inductorfs-store ";
 constexpr unsigned kFormatVersion = 1;
 constexpr std::string_view kUnknownBoot = "unknown";
@@ -243,6 +249,14 @@ Result<bool> enter_state(int dir, const std::string& boot_id, bool empty) {
   return suspect;
 }
 
+/// Gives a start on a full disk the room that it needs. The next one that finds room keeps another.
+void free_reserve(int dir) {
+  const auto disk = disk_space(dir);
+  if (!disk) return;
+  const bool is_full = disk->f_bavail * disk->f_frsize < kReserve || (disk->f_files > 0 && disk->f_favail == 0);
+  if (is_full) (void)::unlinkat(dir, kReserveFile, 0);
+}
+
 Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, int inherited) {
   OwnedDirectory owned;
   owned.path = path;
@@ -258,6 +272,7 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, 
   owned.lock = std::move(*lock);
   fail_point("store.locked");
   INDUCTORFS_TRY(check_format(owned.fd.get(), path));
+  free_reserve(owned.fd.get());
   // After the check: only a directory that is a store is closed to others.
   if (::fchmod(owned.fd.get(), kFolderMode) != 0) return fail_errno("chmod", path);
   INDUCTORFS_TRY(make_folders(owned.fd.get(), path));
@@ -313,6 +328,17 @@ Result<Fd> lock_store(const std::string& path, Fd& directory) {
   if (!lock) return fail(explained(path, std::move(lock).error()));
   directory = std::move(*fd);
   return lock;
+}
+
+bool keep_reserve(int dir) {
+  if (::faccessat(dir, kReserveFile, F_OK, 0) == 0) return true;
+  const auto disk = disk_space(dir);
+  if (!disk || disk->f_bavail * disk->f_frsize < kRoomForReserve) return false;
+  const auto file = open_at(dir, kReserveFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode);
+  if (!file) return false;
+  if (::posix_fallocate(file->get(), 0, kReserve) == 0) return true;
+  (void)::unlinkat(dir, kReserveFile, 0);
+  return false;
 }
 
 Result<void> mark_clean(const OwnedDirectory& directory, bool suspects, bool changed) {

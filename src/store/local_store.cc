@@ -344,7 +344,7 @@ Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Di
   if (!S_ISREG(info.st_mode)) return fail(ErrorCode::kInvalid, "adopt " + path + ": not a regular file");
   if (!present_and_used(digest)) {
     const auto size = static_cast<uint64_t>(info.st_size);
-    keep_floor();  // a link takes nothing from the disk
+    (void)keep_free(0);  // a link takes nothing from the disk
     INDUCTORFS_TRY(make_room(size));
     auto linked = link_in(dir, path, digest, {size, info.st_mode & kModeBits});
     if (!linked) {

@@ -54,7 +54,10 @@ class LocalStore final : public BlobStore {
   void release_room(uint64_t bytes);
   /// Frees disk space, because the disk is full, whatever the store's own limit says.
   uint64_t free_space(uint64_t bytes) override;
-  void keep_floor() override { (void)keep_free(0); }
+  void keep_floor() override {
+    (void)keep_free(0);
+    if (!has_reserve_) has_reserve_ = keep_reserve(folder());
+  }
   /// Moves a finished temporary file to its place, and turns its reservation into the blob's size.
   [[nodiscard]] Result<void> install(const std::string& temporary, const codec::Digest& digest, uint64_t size,
                                      uint64_t reserved);
@@ -111,6 +114,7 @@ class LocalStore final : public BlobStore {
   Guarded<Index> index_;
   Guarded<std::shared_ptr<const EvictionGuard>> guard_;
   std::atomic<uint64_t> serial_{0};
+  std::atomic<bool> has_reserve_{false};
   Counter& evicted_;
   Counter& refused_;
   Counter& corrupt_;

@@ -4,8 +4,12 @@
 #include <linux/fuse.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+
+#include "inductorfs/supervisor/protocol.h"
 
 namespace inductorfs::supervisor {
 namespace {
@@ -84,6 +88,19 @@ std::span<const char> answer(std::span<const char> request, const Root& root,
     default:
       return reply(header.unique, EIO, room);
   }
+}
+
+std::span<const char> no_worker_line(int ended, Time seconds, std::array<char, kAnswerLimit>& room) noexcept {
+  const char* const why = ended == kExitHost ? "this host's disk is out of order" : "it crashes";
+  const int size = std::snprintf(
+      room.data(), room.size(),
+      "{\"ok\":false,\"no_worker\":true,\"code\":\"unavailable\",\"error\":\"no program can serve this mount now, "
+      "names are absent in it "
+      "and "
+      "files give EIO: %s (the last one ended with %s %d): another one is tried in %d s; see mount.failed in its "
+      "log\"}\n",
+      why, ended < 0 ? "signal" : "code", ended < 0 ? -ended : ended, static_cast<int>(seconds));
+  return {room.data(), size < 0 ? 0 : std::min<size_t>(static_cast<size_t>(size), room.size() - 1)};
 }
 
 }  // namespace inductorfs::supervisor

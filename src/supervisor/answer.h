@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <span>
 
+#include "core.h"
+
 /// The answers to the kernel while no worker can give any: as little as keeps processes going. Nothing here allocates.
 namespace inductorfs::supervisor {
 
@@ -23,5 +25,10 @@ inline constexpr size_t kAnswerLimit = 512;
 /// none. Names are absent, what was opened can be released, and everything else is EIO.
 [[nodiscard]] std::span<const char> answer(std::span<const char> request, const Root& root,
                                            std::array<char, kAnswerLimit>& room) noexcept;
+
+/// Returns the line that tells a caller of the control socket why nobody serves. `ended`: the exit code of the last
+/// worker, or its signal as a negative number; `seconds`: until another one is tried.
+[[nodiscard]] std::span<const char> no_worker_line(int ended, Time seconds,
+                                                   std::array<char, kAnswerLimit>& room) noexcept;
 
 }  // namespace inductorfs::supervisor

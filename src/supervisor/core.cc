@@ -45,6 +45,7 @@ void Core::look(Time now, const Signs& signs) {
   deadline_ = 0;
   ever_served_ = true;
   responding_ = false;
+  refusals_ = 0;
   if (!std::exchange(trying_new_, false)) return;
   adopt_ = has_earlier_ = true;
   adopted_ = now;
@@ -96,13 +97,23 @@ Outcome Core::ended(Time now, int status, bool ours, const Signs& signs) {
     ++upgrades_failed_;
     return Outcome::kNewFailed;
   }
-  return crashed(now, status, served && now - signs.serving >= kHealthy);
-}
-
-Outcome Core::crashed(Time now, int status, bool healthy) {
   ++restarts_;
   last_status_ = status;
   last_was_hung_ = killed_;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kExitHost) return refused_by_host(now);
+  return crashed(now, served && now - signs.serving >= kHealthy);
+}
+
+/// No program is at fault, and the next one serves with the remote.
+Outcome Core::refused_by_host(Time now) {
+  ++refusals_;
+  responding_ = responding_ || refusals_ >= kFailuresUntilResponder;
+  start_at_ = now + (refusals_ == 1 ? 0 : kRetryOfHost);
+  end_if_stopped(now);
+  return Outcome::kRefusedByHost;
+}
+
+Outcome Core::crashed(Time now, bool healthy) {
   note_crash(now);
   if (is_fault_of_upgrade(now)) {
     go_back(now);
@@ -121,13 +132,16 @@ Outcome Core::crashed(Time now, int status, bool healthy) {
     responding_ = true;
     start_at_ = now + kRetryWhileResponding;
   }
-  if (stops_ == 0) return Outcome::kCrashed;
-  start_at_ = now;
-  if (failures_ >= kFailuresWhileStopping) {
-    leaves_mount_ = true;
-    finish(1);
-  }
+  end_if_stopped(now);
   return Outcome::kCrashed;
+}
+
+void Core::end_if_stopped(Time now) {
+  if (stops_ == 0) return;
+  start_at_ = now;
+  if (failures_ + refusals_ < kFailuresWhileStopping) return;
+  leaves_mount_ = true;
+  finish(1);
 }
 
 void Core::note_crash(Time now) {

@@ -13,11 +13,11 @@ namespace inductorfs::supervisor {
 using Time = int64_t;
 
 struct Limits {
-  Time hang = 15'000;     ///< the longest without a sign of life; 0 disables
-  Time start = 60'000;    ///< from a worker's start until it serves
-  Time upgrade = 10'000;  ///< the same for a new program, which is given up after it
-  Time drain = 10'000;    ///< for a worker that hands over
-  unsigned crashes = 5;   ///< that many within a minute lead to safe mode; 0 disables
+  Time hang = 15'000;    ///< the longest without a sign of life; 0 disables
+  Time start = 60'000;   ///< from a worker's start until it serves
+  Time upgrade = 8'000;  ///< the same for a new program, which is given up after it
+  Time drain = 10'000;   ///< for a worker that hands over
+  unsigned crashes = 5;  ///< that many within a minute lead to safe mode; 0 disables
 };
 /// The largest value of `crashes`.
 inline constexpr size_t kCrashLimit = 64;
@@ -39,7 +39,7 @@ enum class Action {
 };
 
 /// How a worker ended, in the core's terms.
-enum class Outcome { kEnded, kFirstFailed, kHandedOver, kNewFailed, kCrashed };
+enum class Outcome { kEnded, kFirstFailed, kHandedOver, kNewFailed, kCrashed, kRefusedByHost };
 
 /// The decisions of one supervisor. Its owner tells it what happened and does what next() says.
 /// Needs external synchronisation.
@@ -64,6 +64,8 @@ class Core {
   [[nodiscard]] Action next(Time now, const Signs& signs);
   /// Returns for how long no action can become due without an event.
   [[nodiscard]] Time rest(Time now) const;
+  /// Returns for how long no worker is started.
+  [[nodiscard]] Time rest_of_pause(Time now) const { return start_at_ > now ? start_at_ - now : 0; }
 
   [[nodiscard]] bool alive() const { return phase_ != Phase::kDown; }
   [[nodiscard]] bool trying_new() const { return trying_new_; }
@@ -96,6 +98,7 @@ class Core {
   static constexpr Time kSafeModeLeast = 600'000;  ///< time without a crash after which a restart leaves safe mode
   static constexpr unsigned kFailuresUntilResponder = 3;
   static constexpr Time kRetryWhileResponding = 30'000;
+  static constexpr Time kRetryOfHost = 2'000;  ///< after a worker that the host did not let take over
   /// The process that asked for the first start normally ends it; this limit is for the case that it does not.
   static constexpr Time kFirstStartGrace = 15'000;
 
@@ -104,7 +107,9 @@ class Core {
 
   void look(Time now, const Signs& signs);
   void finish(int code);
-  Outcome crashed(Time now, int status, bool healthy);
+  Outcome crashed(Time now, bool healthy);
+  Outcome refused_by_host(Time now);
+  void end_if_stopped(Time now);
   void note_crash(Time now);
   [[nodiscard]] bool is_fault_of_upgrade(Time now) const;
   void go_back(Time now);
@@ -133,6 +138,7 @@ class Core {
   bool leaves_mount_ = false;
   unsigned stops_ = 0;
   unsigned failures_ = 0;          ///< workers in a row that were not healthy
+  unsigned refusals_ = 0;          ///< workers in a row that the host did not let take over
   unsigned failures_in_safe_ = 0;  ///< those of them that started in safe mode
   bool started_safe_ = false;
 

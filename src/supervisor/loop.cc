@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,8 +137,9 @@ bool Loop::act() {
 
 void Loop::wait() {
   const int device = core_.responding() && device_ ? device_.get() : -1;
-  std::array<pollfd, 3> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
-                              pollfd{device, POLLIN, 0}};
+  const int control = device >= 0 && !core_.alive() ? control_.get() : -1;
+  std::array<pollfd, 4> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
+                              pollfd{device, POLLIN, 0}, pollfd{control, POLLIN, 0}};
   (void)::poll(items.data(), items.size(), static_cast<int>(core_.rest(now())));  // an interruption is a turn, too
 }
 
@@ -148,7 +150,8 @@ void Loop::start_worker() {
   page.beat.store(0);
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
-  if (!worker_.start(program.get(), {device_.get(), lock_.get(), messenger_.notices()}, task_.mountpoint)) {
+  const KeptDescriptors kept{device_.get(), lock_.get(), messenger_.notices(), control_.get()};
+  if (!worker_.start(program.get(), kept, task_.mountpoint)) {
     log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
@@ -183,6 +186,8 @@ void Loop::take_words() {
       start_messenger();
     } else if (word == Word::kLock) {
       lock_ = out_of_the_way(std::move(descriptor));
+    } else if (word == Word::kControl) {
+      control_ = out_of_the_way(std::move(descriptor));
     } else if (word == Word::kUpgrade) {
       take_upgrade(std::move(descriptor));
     }
@@ -221,7 +226,8 @@ void Loop::reap() {
   if (core_.safe_mode() && !was_safe)
     log_line("error", "supervisor.safe_mode why=\"crashes within a minute\" action=\"remote off\"");
   if (core_.responding())
-    log_line("error", "supervisor.responding why=\"no worker can start\" action=\"another try every 30 s\"");
+    log_line("error", "supervisor.responding why=\"no worker can start\" action=\"another try in %d s\"",
+             static_cast<int>(core_.rest_of_pause(now()) / 1000));
   publish();
 }
 
@@ -239,11 +245,27 @@ void Loop::tell(Outcome outcome, pid_t pid, int status) const {
     case Outcome::kCrashed:
       return log_line("error", "supervisor.worker_crashed pid=%d %s=%d restarts=%u", pid, how, number,
                       core_.restarts());
+    case Outcome::kRefusedByHost:
+      return log_line("error", "supervisor.worker_refused pid=%d why=\"the host: see mount.failed\"", pid);
+  }
+}
+
+/// Tells whoever asks, without hearing what: nothing here may wait for another process.
+void Loop::answer_control() {
+  std::array<char, kAnswerLimit> room;
+  for (size_t i = 0; i < kRequestsInARow && control_ && !core_.alive(); ++i) {
+    const Fd peer(::accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!peer) return;
+    const int status = core_.last_status();
+    const std::span<const char> text = no_worker_line(WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status),
+                                                      core_.rest_of_pause(now()) / 1000, room);
+    (void)::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
 void Loop::respond() {
   if (!device_) return;
+  answer_control();
   if (!answered_left_over_ && !core_.alive()) answer_left_over();
   std::array<char, kAnswerLimit> room;
   for (size_t i = 0; i < kRequestsInARow; ++i) {

@@ -40,6 +40,7 @@ class Loop {
   void start_messenger();
   void reap();
   void tell(Outcome outcome, pid_t pid, int status) const;
+  void answer_control();
   void respond();
   void answer_left_over();
   void publish();
@@ -54,7 +55,8 @@ class Loop {
   Fd new_program_;
   Fd earlier_program_;  ///< the program before the last upgrade
   Fd device_;
-  Fd lock_;  ///< the lock of the mount's store, which is never free while the mount lives
+  Fd lock_;     ///< the lock of the mount's store, which is never free while the mount lives
+  Fd control_;  ///< the listening control socket, so that who asks between two workers waits
   bool answered_left_over_ = false;
 };
 

@@ -51,7 +51,7 @@ void go_first() {
 [[noreturn]] void become(int program, const KeptDescriptors& kept, int link, const char* mountpoint) {
   go_first();
   const bool ready = ::dup2(link, kLinkFd) >= 0 && put(kept.device, kDeviceFd) && put(kept.lock, kLockFd) &&
-                     put(kept.notices, kNoticesFd);
+                     put(kept.notices, kNoticesFd) && put(kept.control, kControlFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);

@@ -32,6 +32,7 @@ struct KeptDescriptors {
   int device = -1;
   int lock = -1;     ///< the lock of the store
   int notices = -1;  ///< Messenger::notices()
+  int control = -1;  ///< the listening control socket
 };
 
 /// The current worker and the link to it. Needs external synchronisation.

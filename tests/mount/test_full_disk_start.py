@@ -5,9 +5,10 @@ import os
 
 import pytest
 from inductorfs_testing import artefacts, places
-from inductorfs_testing.disks import Btrfs, Ext4
+from inductorfs_testing.disks import Btrfs, Ext4, Xfs
 from inductorfs_testing.mounts import appears, suspended
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.node import elapsed
+from inductorfs_testing.processes import PATIENCE, run, wait_until
 
 FILES = 40
 
@@ -37,7 +38,15 @@ DISKS = {
     "ext4": (Ext4, lambda disk: fill(disk.path)),
     "ext4 inodes": (lambda path: Ext4(path, options=("-N", "600")), lambda disk: take_inodes(disk.path)),
     "btrfs": (Btrfs, lambda disk: fill(disk.path)),
+    "xfs": (Xfs, lambda disk: fill(disk.path)),
 }
+
+
+def refuses_an_upgrade(node):
+    before = node.status()["pid"]
+    seconds, done = elapsed(node.cli, "upgrade", node.cache)
+    assert done.code == 1 and "takes no writes" in done.err and "goes on serving" in done.err, done
+    assert seconds < 10 * PATIENCE and node.status()["pid"] == before
 
 
 def serves(node, files):
@@ -68,6 +77,7 @@ def test_a_worker_is_replaced_on_a_disk_that_takes_nothing(cluster, kind):
             wait_until(lambda: node.status()["file_system"]["unsealed"] == 0, what="all to be queued")
             os.sync()
             take_all(disk)
+            refuses_an_upgrade(node)
             serves(node, {**own, **private})
         for name in os.listdir(disk.path):
             if name.startswith(("ballast", "inode")):
@@ -81,3 +91,24 @@ def test_a_worker_is_replaced_on_a_disk_that_takes_nothing(cluster, kind):
         node.unmount()
         sound = run([places.program(), "check", "--store", disk.path / "store"])
         assert sound.code == 0, sound.out + sound.err
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("kind", ["ext4", "ext4 inodes", "xfs"])
+def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(cluster, kind):
+    make, take_all = DISKS[kind]
+    with make(cluster.directory / "disk") as disk:
+        node = cluster.node("a", start=False)
+        mount = [places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, "--remote", cluster.redis.url,
+                 *cluster.options()]
+        assert run(mount, node.env(), seconds=60).code == 0
+        # What is published may be evicted for who fills the disk.
+        made = {artefacts.write_atomic(node.cache, f"own/{index}", f"mine {index}"): f"mine {index}" for index in range(FILES)}
+        wait_until((disk.path / "store/reserve").exists, 20, "the reserve")
+        take_all(disk)
+        node.kill_daemon()
+        done = run(mount, node.env(), seconds=60)
+        assert done.code == 0, done.err
+        for path, value in made.items():
+            assert path.read_text() == value
+        node.unmount()

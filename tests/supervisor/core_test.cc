@@ -235,7 +235,7 @@ TEST_F(Decisions, ReturnsToTheOldProgramWhenTheNewOneFails) {
     (void)end(exited(kExitHandOver));
     start();
     if (hangs) {
-      pass(10'000);
+      pass(Limits{}.upgrade);
       EXPECT_EQ(next(), Action::kKill);
     }
     EXPECT_EQ(end(hangs ? kKilled : exited(1), false), Outcome::kNewFailed);
@@ -470,6 +470,39 @@ TEST_F(Decisions, AnswersItselfWhenARequestKillsEachWorker) {
 }
 
 // ---- stops
+
+TEST_F(Decisions, TakesAHostThatRefusesAWorkerForNoCrash) {
+  start_and_serve();
+  (void)end(kKilled);
+  for (int i = 0; i < 20; ++i) {
+    start();
+    EXPECT_EQ(end(exited(kExitHost)), Outcome::kRefusedByHost);
+    EXPECT_LE(core_.rest_of_pause(now_), Core::kRetryOfHost);
+    EXPECT_EQ(core_.responding(), i >= 2) << "nobody waits for a disk that may never be well again";
+    now_ += core_.rest_of_pause(now_);
+  }
+  EXPECT_FALSE(core_.safe_mode());
+  start_and_serve();
+  EXPECT_FALSE(core_.responding());
+  (void)end(kKilled);
+  EXPECT_FALSE(core_.safe_mode());
+  start();
+  (void)end(exited(kExitHost));
+  EXPECT_FALSE(core_.responding()) << "another series";
+}
+
+TEST_F(Decisions, TakesBackNoUpgradeBecauseOfTheHost) {
+  start_and_serve();
+  ASSERT_TRUE(core_.asked_to_upgrade(now_, signs_));
+  ASSERT_EQ(end(exited(kExitHandOver)), Outcome::kHandedOver);
+  start_and_serve();
+  for (int i = 0; i < 6; ++i) {
+    (void)end(exited(kExitHost));
+    now_ += core_.rest_of_pause(now_);
+    start();
+  }
+  EXPECT_EQ(core_.upgrades_taken_back(), 0U);
+}
 
 TEST_F(Decisions, StartsAWorkerForAStopThatCameBetweenTwo) {
   start_and_serve();

@@ -43,10 +43,14 @@ class ControlServer {
  public:
   virtual ~ControlServer() = default;
   /// Starts to listen. It makes the path's directory (0700, root's 0755) and checks that it belongs to this user. It
-  /// replaces a socket at which nobody listens; kBusy when somebody does.
-  [[nodiscard]] static Result<std::unique_ptr<ControlServer>> open(const std::string& path, RequestHandler handler);
-  /// Ends the threads and removes the socket. Idempotent.
-  virtual void stop() = 0;
+  /// replaces a socket at which nobody listens; kBusy when somebody does. `kept`: the socket that an earlier process
+  /// listened with, which goes on if it still has the path.
+  [[nodiscard]] static Result<std::unique_ptr<ControlServer>> open(const std::string& path, RequestHandler handler,
+                                                                   Fd kept = {});
+  /// Returns the descriptor that listens, for a process that comes after this one.
+  [[nodiscard]] virtual int listener() const = 0;
+  /// Ends the threads and removes the socket, or `leaves` it to that process. Idempotent.
+  virtual void stop(bool leaves = false) = 0;
 };
 
 /// Asks the daemon at `path` and returns its answer. Blocks until the deadline. kNotFound when there is no socket,

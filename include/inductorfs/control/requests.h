@@ -86,5 +86,7 @@ class MountControl {
 
 /// Returns the result of an answer, as JSON text, or its error.
 [[nodiscard]] Result<std::string> parse_answer(std::string_view answer);
+/// Says whether the supervisor has answered, because no worker can serve the mount; it does nothing that is asked.
+[[nodiscard]] bool is_of_no_worker(std::string_view answer);
 
 }  // namespace inductorfs::control

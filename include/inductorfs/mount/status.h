@@ -26,8 +26,6 @@ struct StatusFacts {
   config::Json cluster = config::Json::object();  ///< Heartbeat::status()
   const control::Peer* guest = nullptr;           ///< control::MountControl::status()
 };
-/// Says why nothing can be written to the store's disk and what to do; empty when it can. Does not wait for the disk.
-[[nodiscard]] std::string writing_trouble(const std::string& store);
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also);
 /// `nearest` is the result of nearest_report(), or an empty object when it was not asked for; `frozen` says why nothing

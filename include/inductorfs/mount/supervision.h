@@ -53,6 +53,7 @@ class Supervision {
     Fd device;
     Fd lock;     ///< the lock of the store
     Fd notices;  ///< the socket to the messenger
+    Fd control;  ///< the listening control socket
   };
   Supervision(takeover::Region region, Fd link, KeptDescriptors kept, Milliseconds hang);
   ~Supervision() { stop(); }
@@ -77,6 +78,10 @@ class Supervision {
   /// Lets the supervisor hold the store's lock from now on, so that no other process takes it between two workers. Best
   /// effort: without a supervisor no worker would take over.
   void keep_lock(int lock);
+  /// Leaves the listening control socket with the supervisor, so that who asks is never refused between two workers.
+  void keep_control(int listener);
+  /// Returns what an earlier worker left so; empty for the first one.
+  [[nodiscard]] Fd take_control() { return std::move(kept_.control); }
   /// Frees the store's lock because the mount has ended: another process may use the store before this one is gone.
   void free_lock();
   /// Records that requests are answered from now on.

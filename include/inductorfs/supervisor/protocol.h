@@ -20,7 +20,8 @@ inline constexpr int kNotesFd = 9;    ///< what one worker leaves for the next o
 inline constexpr int kLockFd = 10;    ///< worker: the lock of the mount's store, from the worker before it
 /// Worker: the socket to the messenger, which tells the kernel what to forget; may be closed.
 inline constexpr int kNoticesFd = 11;
-inline constexpr int kFirstFreeFd = 12;
+inline constexpr int kControlFd = 12;  ///< worker: the listening control socket of the workers before it
+inline constexpr int kFirstFreeFd = 13;
 
 /// argv[0] and descriptors of inductorfs-supervisor when a worker that has lost its supervisor starts it as a
 /// messenger.
@@ -28,8 +29,9 @@ inline constexpr const char* kMessengerName = "inductorfs-messenger";
 inline constexpr int kMessengerDevice = 0;   ///< /dev/fuse
 inline constexpr int kMessengerNotices = 1;  ///< the messenger's end of the socket for notices
 
-/// An exit code of a worker. 0 means that the mount has ended; any code but these two, and a signal, is a crash.
+/// An exit code of a worker. 0 means that the mount has ended; any code but these, and a signal, is a crash.
 inline constexpr int kExitHandOver = 75;  ///< the worker has answered all it had begun, and left the mount as it is
+inline constexpr int kExitHost = 76;      ///< it could not take over because of the host: its disk is out of order
 
 /// The name of those threads of a worker that nobody waits for. They look at files of other users, so the kernel may
 /// never let them go. They hold none of the worker's descriptors.
@@ -41,7 +43,10 @@ enum class Word : uint32_t {
   kUpgrade = 2,         ///< from a worker that is asked for an upgrade, with the new program
   kUpgradeTaken = 3,    ///< to that worker: end with kExitHandOver
   kUpgradeRefused = 4,  ///< to that worker: a stop or another upgrade has already begun
-  kLock = 5             ///< from a worker, with the lock of its store, which the supervisor holds between two workers
+  kLock = 5,            ///< from a worker, with the lock of its store, which the supervisor holds between two workers
+  /// From a worker, with its listening control socket: who asks between two workers waits for the next one, and is told
+  /// by the supervisor why there is none.
+  kControl = 6
 };
 
 enum class Receipt { kWord, kNothing, kEnded };

@@ -45,6 +45,11 @@ class Tmpfs(Disk):
         call("mount", "-t", "tmpfs", "-o", self._options, "tmpfs", self.path)
 
 
+class Ramfs(Disk):
+    def mount(self):
+        call("mount", "-t", "ramfs", "ramfs", self.path)
+
+
 class Ext4(Disk):
     """A real one, in a file behind a loop device: it can turn read-only or die as disks do."""
 
@@ -83,6 +88,19 @@ class Btrfs(Disk):
         with open(self._file, "wb") as file:
             file.truncate(megabytes << 20)
         call("mkfs.btrfs", "-q", "--mixed", self._file)
+
+    def mount(self):
+        call("mount", "-o", "loop", self._file, self.path)
+
+
+class Xfs(Disk):
+    def __init__(self, path, megabytes=320):  # no smaller one is made
+        need("mkfs.xfs")
+        super().__init__(path)
+        self._file = path.with_name(path.name + ".img")
+        with open(self._file, "wb") as file:
+            file.truncate(megabytes << 20)
+        call("mkfs.xfs", "-q", self._file)
 
     def mount(self):
         call("mount", "-o", "loop", self._file, self.path)

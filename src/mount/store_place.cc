@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store_place.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <optional>
+
+#include "inductorfs/base/fd.h"
+
+namespace inductorfs::mount {
+namespace {
+
+constexpr mode_t kFileMode = 0600;
+constexpr size_t kBlock = 4096;
+
+std::optional<struct stat> status_of(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 ? std::optional(found) : std::nullopt;
+}
+
+/// The path that a descriptor's file has by now.
+std::string path_of(int fd) {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path.data(), path.size());
+  return {path.data(), static_cast<size_t>(size < 0 ? 0 : size)};
+}
+
+}  // namespace
+
+Result<std::string> place_of_store(int lock, const std::string& named) {
+  struct stat held {};
+  if (lock < 0 || ::fstat(lock, &held) != 0) return named;
+  const auto has_lock = [&](const std::string& directory) {
+    const auto there = status_of(directory + "/lock");
+    return there && there->st_dev == held.st_dev && there->st_ino == held.st_ino;
+  };
+  if (has_lock(named)) return named;
+  // Somebody has removed the lock alone: it is made anew.
+  if (held.st_nlink == 0 && status_of(named + "/format")) return named;
+  const std::string now = path_of(lock);
+  const std::string moved = now.substr(0, now.rfind('/'));
+  if (held.st_nlink > 0 && !moved.empty() && has_lock(moved)) return moved;
+  return fail(ErrorCode::kNotFound, "the directory of --store was removed or replaced under the mount: " + named +
+                                        ": put it back, or unmount and mount again, which begins an empty store");
+}
+
+std::string writing_trouble(const std::string& store) {
+  // Nothing is written, or the answer would wait for a slow disk. statvfs(2) and access(2) do not tell: ext4 leaves
+  // both as they were when it turns read-only or stops after an error.
+  const std::string lock = store + "/lock";
+  const Fd fd(::open(lock.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT) {
+    return "the directory of --store was moved or removed under the mount, so writes fail: " + store +
+           ": put it back, or unmount and mount again";
+  }
+  if (fd || (errno != EROFS && errno != EIO)) return {};
+  return "the disk of --store cannot be written to (" + error_from_errno(errno, "open", lock).what() +
+         "), so writes fail and nothing new is published: " + store +
+         ": see what the kernel says of it (dmesg), make it writable again, or mount with another --store";
+}
+
+std::string marks_trouble(const std::string& store) {
+  if (::getxattr(store.c_str(), "user.inductorfs.none", nullptr, 0) >= 0 || errno != EOPNOTSUPP) return {};
+  return "the file system of --store keeps no extended attributes, so each start removes what jobs have made here and "
+         "the "
+         "cluster lacks: " +
+         store + ": name a directory on ext4, xfs or btrfs (tmpfs keeps them from Linux 6.6 on)";
+}
+
+Result<void> try_to_write(const std::string& store) {
+  const Fd file(::open((store + "/tmp").c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode));
+  if (!file && errno == EOPNOTSUPP) return {};
+  if (!file) return fail_errno("open", store);
+  const std::array<char, kBlock> block{};
+  return write_full(file.get(), {block.data(), block.size()});
+}
+
+}  // namespace inductorfs::mount

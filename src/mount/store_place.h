@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "inductorfs/base/result.h"
+
+/// The directory of --store while a mount uses it: others can rename it, remove it, fill its disk or stop its writes.
+/// Safe for concurrent use; each call asks the disk once.
+namespace inductorfs::mount {
+
+/// Returns where the store is whose lock an earlier worker held: `named`, or where it was moved since. `lock`: that
+/// lock, or -1. kNotFound when it was removed, or another one lies there: its files and its queue are this mount's.
+[[nodiscard]] Result<std::string> place_of_store(int lock, const std::string& named);
+
+/// Says what keeps the store from being written to, with a remedy, where the disk tells without a write; else empty.
+[[nodiscard]] std::string writing_trouble(const std::string& store);
+
+/// Says what is lost where the store's file system keeps no extended attributes, with a remedy; else empty.
+[[nodiscard]] std::string marks_trouble(const std::string& store);
+
+/// Writes a block and takes it back. Errors are the disk's: kNoSpace, kReadOnly, kInternal.
+[[nodiscard]] Result<void> try_to_write(const std::string& store);
+
+}  // namespace inductorfs::mount

@@ -353,11 +353,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
 }
 
 void CatalogImpl::note_queue(bool whole) {
-  parts_->count_failure(parts_->durable.with([&](Durable& durable) -> Result<void> {
-    if (durable.queue_is_short == !whole) return {};
-    durable.queue_is_short = !whole;
-    return durable.database.note_queue(whole);
-  }));
+  parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.note_queue(whole); }));
 }
 
 std::optional<PublishReport> CatalogImpl::publish_state(std::string_view path) const {

@@ -133,6 +133,7 @@ Metrics::Metrics(Counters& counters)
       kept_local(counters.get("publish.kept_local")),
       superseded(counters.get("publish.superseded")),
       refused(counters.get("publish.refused")),
+      lost_groups(counters.get("publish.damaged")),
       retries(counters.get("publish.retries")),
       parked(counters.get("publish.parked")),
       dropped(counters.get("publish.dropped")),

@@ -87,6 +87,7 @@ Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
       INDUCTORFS_TRY_ASSIGN(auto merged, merge(ours, *theirs));
       step = std::move(merged);
     }
+    if (step.refused && !parts_.store.find(ours.digest)) return Outcome{damaged(*step.refused), {}};
     if (step.refused) return Outcome{{{}, PublishState::kRefused, *step.refused, std::nullopt}, {}};
     Outcome done{{{}, PublishState::kPublished, {}, step.entry}, {step.entry}};
     if (step.nothing_new) return done;

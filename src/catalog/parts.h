@@ -34,6 +34,7 @@ struct Metrics {
   Counter& kept_local;
   Counter& superseded;  ///< those of kept_local in whose place the cluster has another group
   Counter& refused;
+  Counter& lost_groups;  ///< what the disk of this host kept of them was damaged
   Counter& retries;
   Counter& parked;  ///< queued groups whose own publish has failed
   Counter& dropped;
@@ -60,6 +61,13 @@ struct Durable {
   size_t drainers = 0;
   uint64_t wakes = 0;  ///< counts reasons for the publish thread to look again
   std::optional<Error> last_error;
+
+  /// Catalog::note_queue()
+  [[nodiscard]] Result<void> note_queue(bool whole) {
+    if (queue_is_short == !whole) return {};
+    queue_is_short = !whole;
+    return database.note_queue(whole);
+  }
 };
 
 /// A remote whose calls end soon once `cancelled` says so. Immutable after construction.

@@ -72,6 +72,10 @@ PublishReport ended(PublishState state, std::string_view why = {}) {
 
 }  // namespace
 
+PublishReport Publisher::damaged(std::string why) {
+  return {{}, PublishState::kKeptLocal, std::move(why), std::nullopt, true};
+}
+
 std::optional<PublishReport> Publisher::hopeless(const Publish& publish) const {
   if (!parts_.options.keeps_local.empty()) return ended(PublishState::kKeptLocal, parts_.options.keeps_local);
   for (const auto& entry : publish.entries) {
@@ -81,8 +85,7 @@ std::optional<PublishReport> Publisher::hopeless(const Publish& publish) const {
                                                  std::to_string(parts_.options.artefact_limit));
     }
     if (!parts_.store.find(entry.digest)) {
-      return ended(PublishState::kRefused,
-                   "blob " + entry.digest.to_hex() + " of " + entry.path + " is no longer in the store");
+      return damaged("blob " + entry.digest.to_hex() + " of " + entry.path + " is no longer in the store");
     }
   }
   return std::nullopt;
@@ -114,7 +117,7 @@ Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
   if (outcome && *outcome == remote::PublishOutcome::kFull) sweeper_.want(group.scope);
   if (outcome) return Sent{*outcome, std::nullopt};
   if (!source.failure().empty()) {
-    return Sent{{}, Outcome{ended(PublishState::kRefused, source.failure()), {}}};
+    return Sent{{}, Outcome{damaged(source.failure()), {}}};
   }
   const ErrorCode code = outcome.error().code();
   if (code == ErrorCode::kInvalid || code == ErrorCode::kTooLarge) {

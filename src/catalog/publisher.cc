@@ -267,6 +267,8 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
     if (report.state == PublishState::kPublished && queued->queued != SteadyTime{}) {
       parts_.metrics.publish_times.observe(static_cast<uint64_t>((now - queued->queued) / std::chrono::nanoseconds(1)));
     }
+    // Whoever is killed before its files are queued again leaves that to the next start.
+    if (report.damaged) parts_.count_failure(durable.note_queue(false));
     // Should this fail, the group is published once more after a restart, which changes nothing.
     parts_.count_failure(durable.database.dequeue(item.id));
     durable.queue.remove(item.id);
@@ -274,7 +276,8 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
     return true;
   });
   if (report.state == PublishState::kPublished) parts_.metrics.published.add();
-  if (report.state == PublishState::kKeptLocal) parts_.metrics.kept_local.add();
+  if (report.damaged) parts_.metrics.lost_groups.add();
+  if (report.state == PublishState::kKeptLocal && !report.damaged) parts_.metrics.kept_local.add();
   if (outcome.superseded) parts_.metrics.superseded.add();
   if (report.state == PublishState::kRefused) parts_.metrics.refused.add();
   if (root) gather_start(item.publish, *root);

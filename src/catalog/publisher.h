@@ -75,6 +75,8 @@ class Publisher {
   void renew_used(SteadyTime now);
 
   // ---- by kind (publish_kinds.cc)
+  /// Of a group that the disk of this host has lost.
+  [[nodiscard]] static PublishReport damaged(std::string why);
   [[nodiscard]] std::optional<PublishReport> hopeless(const Publish& publish) const;
   [[nodiscard]] Result<Outcome> publish_plain(const Item& item);
   [[nodiscard]] Result<Outcome> publish_first(const Item& item);

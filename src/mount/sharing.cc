@@ -110,12 +110,13 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
   const uint64_t published = count("publish.published");
   // What was found on the disk at the start counts as kept, but is no outcome of this sync.
   const uint64_t refused = count("seal.refused") + count("publish.refused") + count("publish.dropped");
+  const uint64_t damaged = count("seal.damaged");
   const uint64_t unknown = count("seal.unknown");
   // A group that lost its contest is no loss: the cluster has another's in its place. What is too large for the cluster
   // is one.
   const uint64_t superseded = count("publish.superseded");
   const uint64_t too_large = count("publish.kept_local") - std::min(superseded, count("publish.kept_local"));
-  const uint64_t kept_now = count("seal.foreign") + refused + unknown + too_large;
+  const uint64_t kept_now = count("seal.foreign") + refused + damaged + unknown + too_large;
   Json why = Json::array();
   for (const fingerprint::UnknownJobs& jobs : unknown_jobs) {
     if (unknown > 0) why.push_back("the environment is not known of " + unknown_text(jobs));
@@ -135,6 +136,10 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
   for (const std::string& reason : files.foreign_reasons) why.push_back(reason);
   for (const std::string& reason : files.refused) why.push_back(reason);
   for (const std::string& path : files.still_written) why.push_back(path + ": still being written");
+  if (damaged > 0) {
+    why.push_back("the disk of --store damaged " + std::to_string(damaged) +
+                  " artefacts before they were published, so they have gone; jobs compile them again");
+  }
   if (count("publish.refused") > 0) why.push_back("the cluster refused some artefacts: run inductorfs explain FILE");
   const std::string policy = config::why_nothing_is_published(settings);
   if (!policy.empty() && too_large > 0) why.push_back(policy);
@@ -142,7 +147,7 @@ Json sync_report(const config::Settings& settings, Counters& counters, const vfs
     why.push_back("some artefacts are larger than --artefact-limit: run inductorfs explain FILE");
   if (count("publish.dropped") > 0) why.push_back("the queue was full (--queue-limit)");
   return {{"published", published},
-          {"kept", files.foreign + refused + unknown + too_large + files.still_written.size()},
+          {"kept", files.foreign + refused + damaged + unknown + too_large + files.still_written.size()},
           {"why", why},
           {"nothing_shared", kept_now > 0 && published == 0 && superseded == 0}};
 }

@@ -139,6 +139,18 @@ std::string disk_warning(const std::string& store, uint64_t floor) {
          " of --store-floor, so nothing is fetched from the cluster" + remedy;
 }
 
+/// Empty while the disk has given what was written to it, as far as anybody has found out.
+std::string damage_warning(const StatusFacts& facts) {
+  const store::StoreUsage usage = facts.layers.store->usage();
+  if (usage.damaged == 0) return {};
+  return "the disk gave other bytes than were written to it, " + std::to_string(usage.damaged) + " times, the last " +
+         config::utc(usage.damaged_at) + ": " + facts.settings.store +
+         ": what was found is not shown any more; it comes from the cluster or is compiled again. Look at the disk "
+         "(dmesg, smartctl -a), and for the rest unmount and run inductorfs check --repair, which ends this warning; "
+         "or "
+         "mount with another --store";
+}
+
 /// Empty while the server takes what is published, and while it is away: that is no refusal.
 std::string refusal_warning(const StatusFacts& facts) {
   const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
@@ -191,6 +203,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
       !warning.empty()) {
     warnings.push_back(std::move(warning));
   }
+  if (std::string warning = damage_warning(facts); !warning.empty()) warnings.push_back(std::move(warning));
   for (const StuckThread& stuck : facts.supervision.stuck) {
     warnings.push_back(stuck.to_string() +
                        (stuck.waits_for_disk ? "; look at the disks"

@@ -65,7 +65,12 @@ bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
   const auto file = open_located(digest, blob);
   if (!file && file.error().code() != ErrorCode::kNotFound) return false;  // the disk cannot tell at this moment
   struct stat before {};
-  const bool sound = file && ::fstat(file->file(), &before) == 0 && file->digest().value_or(codec::Digest{}) == digest;
+  const bool is_whole = file && ::fstat(file->file(), &before) == 0 &&
+                        (blob.packed || static_cast<uint64_t>(before.st_size) == blob.size);
+  const auto actual = is_whole ? file->digest() : fail(ErrorCode::kCorrupt, "another size");
+  const bool sound = actual && *actual == digest;
+  const bool is_damaged = file && !sound && (actual || actual.error().code() == ErrorCode::kCorrupt);
+  if (is_damaged) tell_damage(digest, blob, *file);  // what cannot be read may be sound
   Retired retired;
   const bool kept = index_.with([&](Index& index) {
     IndexedBlob* now = index.find(digest);
@@ -91,9 +96,6 @@ bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
 Result<BlobFile> LocalStore::open_located(const codec::Digest& digest, const Located& blob) const {
   if (blob.packed) return blob.packed->open();
   INDUCTORFS_TRY_ASSIGN(auto fd, open_at(folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW));
-  struct stat file {};
-  if (::fstat(fd.get(), &file) != 0) return fail_errno("stat", blob_path(digest));
-  if (static_cast<uint64_t>(file.st_size) != blob.size) return fail(ErrorCode::kNotFound);
   return BlobFile(std::move(fd), 0, blob.size);
 }
 

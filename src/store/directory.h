@@ -20,6 +20,7 @@
 ///     blobs/<first two hex digits>/<64 hex digits>     atime: last use, to the hour
 ///     packs/<number>, packs/<number>.index     many small blobs (pack.h)
 ///     tmp/     files that are being added or removed; emptied by the next owner
+///     damaged  "<times> <seconds since 1970>\n": how often, and when last, the disk gave other bytes than were written
 ///     set-aside/   what `inductorfs check --repair` found in the place of blobs and left to a person
 namespace inductorfs::store {
 
@@ -28,6 +29,7 @@ class Packs;
 
 inline constexpr const char* kTemporaryFolder = "tmp";
 inline constexpr const char* kBlobFolder = "blobs";
+inline constexpr const char* kDamageFile = "damaged";
 
 /// Returns the path of a blob, relative to the store's directory.
 [[nodiscard]] std::string blob_path(const codec::Digest& digest);

@@ -73,6 +73,7 @@ LocalStore::LocalStore(OwnedDirectory directory, std::vector<ScannedBlob> blobs,
       blobs_gauge_(counters.get("store.blobs")),
       bytes_gauge_(counters.get("store.bytes")),
       floor_evictions_(counters.get("store.floor_evictions")) {
+  read_damage();
   index_.with([&](Index& index) {
     for (ScannedBlob& blob : blobs) {
       // Twice there: both have the bytes, and one of them is enough.
@@ -392,25 +393,17 @@ void LocalStore::mark_read(const codec::Digest& digest) {
   });
 }
 
-void LocalStore::discard(const codec::Digest& digest) {
-  Retired retired;
-  index_.with([&](Index& index) {
-    if (index.closed || index.find(digest) == nullptr) return;
-    retired = retire(index, digest);
-    corrupt_.add();
-  });
-  free_retired(std::move(retired));
-}
-
 void LocalStore::set_eviction_guard(EvictionGuard guard) {
   auto shared = std::make_shared<const EvictionGuard>(std::move(guard));
   guard_.with([&](std::shared_ptr<const EvictionGuard>& current) { current = std::move(shared); });
 }
 
 StoreUsage LocalStore::usage() const {
+  const Damage damage = damage_.with([](const Damage& now) { return now; });
   return index_.with([&](const Index& index) {
-    return StoreUsage{index.count(), index.bytes(), index.size_limit(), floor_,
-                      evicted_here_.load(std::memory_order_relaxed)};
+    return StoreUsage{
+        index.count(), index.bytes(), index.size_limit(), floor_, evicted_here_.load(std::memory_order_relaxed),
+        damage.times,  damage.last};
   });
 }
 

@@ -40,7 +40,10 @@ class LocalStore final : public BlobStore {
   Result<BlobFile> open_blob(const codec::Digest& digest) override;
   void mark_read(const codec::Digest& digest) override;
   void discard(const codec::Digest& digest) override;
+  void drop(const codec::Digest& digest) override;
+  void note_damage() override;
   void set_eviction_guard(EvictionGuard guard) override;
+  void set_damage_listener(DamageListener listener) override;
   StoreUsage usage() const override;
   int lock() const override { return directory_.lock.get(); }
   void close() override;
@@ -96,6 +99,9 @@ class LocalStore final : public BlobStore {
   /// Evicts until `bytes` can be taken from the disk without going below the floor; false when too little yields.
   [[nodiscard]] bool keep_free(uint64_t bytes);
   void drop_if_gone(const codec::Digest& digest);
+  /// Tells the listener of a blob that was found damaged in this file, before it goes.
+  void tell_damage(const codec::Digest& digest, const Located& blob, const BlobFile& file);
+  void read_damage();
   [[nodiscard]] bool verify(const codec::Digest& digest, const Located& blob);
   /// Says whether the blob's file has the size and the mtime that it had when its bytes were the blob's.
   [[nodiscard]] bool is_untouched(const codec::Digest& digest, const Located& blob) const;
@@ -113,6 +119,12 @@ class LocalStore final : public BlobStore {
   const uint64_t packed_most_;
   Guarded<Index> index_;
   Guarded<std::shared_ptr<const EvictionGuard>> guard_;
+  Guarded<std::shared_ptr<const DamageListener>> listener_;
+  struct Damage {
+    uint64_t times = 0;
+    int64_t last = 0;  ///< seconds since 1970
+  };
+  Guarded<Damage> damage_;
   std::atomic<uint64_t> serial_{0};
   std::atomic<bool> has_reserve_{false};
   Counter& evicted_;

@@ -38,7 +38,10 @@ class Checker {
       }
       INDUCTORFS_TRY(look_below(folder, [&](const std::string& path) { look_at_blob(path); }));
     }
-    return look_at_packs();
+    INDUCTORFS_TRY(look_at_packs());
+    // What it tells of has gone by now.
+    if (repair_) (void)::unlinkat(dir(), kDamageFile, 0);
+    return {};
   }
 
  private:

@@ -45,6 +45,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       services_(services),
       tree_(options_, std::move(disk), std::move(root), services.store,
             [&catalog = services.catalog](const layout::Name& name) { return catalog.names_changed(name); }),
+      damage_(tree_.disk()),
       scopes_(services, tree_),
       sets_(services, tree_, scopes_, notifier_),
       shown_(services, tree_, sets_),
@@ -71,7 +72,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       sealer_([this](const SealItem& item) { return sealing_.seal(item); },
               [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time),
       in_place_(services, {tree_, lookup_, origin_, marks_, sealer_, removal_, notifier_}),
-      sealing_(services, {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, notifier_, phase_}),
+      sealing_(services,
+               {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, damage_, notifier_, phase_}),
       data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
       attributes_(services, tree_, scopes_, origin_, data_),
       key_sets_(services, {tree_, origin_, marks_, sealer_, removal_, notifier_}),
@@ -83,7 +85,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       explainer_(services, {tree_, sets_, parcels_, marks_, origin_, sealer_, in_place_, refusals_}),
       recovery_(services, {tree_, sealer_, in_place_, sealing_, key_sets_, stale_, refusals_}),
       places_(tree_, notifier_),
-      follow_up_(services, {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, phase_}),
+      follow_up_(services,
+                 {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, damage_, phase_}),
       republish_(services, tree_, marks_, sealer_, sealing_, options_.resume && services.catalog.queue_may_be_short()),
       replay_(tree_, places_, key_sets_, removal_, renames_) {
   scopes_.on_shown([this](const std::string& shown_in, const std::vector<std::string>& paths) {
@@ -92,6 +95,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
   });
   tree_.on_listed_more([this](NodeId directory) { notifier_.wish_content_forgotten(directory); });
   services_.store.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
+  services_.store.set_damage_listener([this](const codec::Digest& digest, int file) { damage_.note(digest, file); });
 }
 
 Result<void> Overlay::begin() {
@@ -232,6 +236,7 @@ std::optional<uint64_t> Overlay::purge(const layout::Selection& selection, const
 Overlay::~Overlay() {
   stop();
   services_.store.set_eviction_guard({});
+  services_.store.set_damage_listener({});
 }
 
 void Overlay::start(KernelCache& kernel) {
@@ -282,6 +287,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
   };
   for (int step = 0; !ended.wait_until(next(step), is_over, is_over); ++step) {
     const Activity activity("looks after sets and the store's size");
+    take_damaged_away(stop);
     if (step % kDeadSetSteps == 0) key_sets_.end_dead_sets();
     if (step % kDeadSetSteps == 0) services_.store.keep_floor();
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
@@ -289,6 +295,15 @@ void Overlay::keep_house(const std::stop_token& stop) {
     prefetch_.newest_wanted();
     republish_.run_if_due(stop);
   }
+}
+
+void Overlay::take_damaged_away(const std::stop_token& stop) {
+  const auto found = damage_.take();
+  if (!found.is_any()) return;
+  const Activity activity("takes damaged files away", AwaitedBy::kSync);
+  for (const auto& digest : found.blobs) changes_.drop_shown(digest);
+  stale_.drop_damaged(found.parcels, [&stop] { return stop.stop_requested(); });
+  damage_.done();
 }
 
 /// With each name in a root the kernel forgets what it keeps below; it keeps no absence in a root itself.
@@ -315,6 +330,7 @@ Result<void> Overlay::sync(Deadline deadline) {
     return fail(ErrorCode::kTimedOut,
                 "the cluster has lost the end of what it had acknowledged, and it is not known yet what it has");
   }
+  const uint64_t queued_again = sealing_.queued_again();
   do {
     if (!in_place_.drain(deadline)) {
       return fail(ErrorCode::kTimedOut,
@@ -326,6 +342,8 @@ Result<void> Overlay::sync(Deadline deadline) {
     }
   } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the sealer gives back what it is given too early
   INDUCTORFS_TRY(services_.catalog.drain(deadline));
+  if (sealing_.queued_again() != queued_again) return sync(deadline);
+  if (!damage_.wait(deadline)) return fail(ErrorCode::kTimedOut, "still taking damaged files away");
   if (in_place_.waiting() > 0 && in_place_.is_held()) {
     return fail(ErrorCode::kBusy, "written in place just before the mount was taken away: " +
                                       in_words(in_place_.reasons(kReportedPaths)));

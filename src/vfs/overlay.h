@@ -33,6 +33,7 @@
 #include "vfs/recover/rename_replay.h"
 #include "vfs/recover/republish.h"
 #include "vfs/recover/takeover.h"
+#include "vfs/tree/damage.h"
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/attributes.h"
@@ -177,6 +178,7 @@ class Overlay final : public FileSystem {
   [[nodiscard]] bool went_with_its_set(NodeId lister, NodeId directory, std::string_view name);
   [[nodiscard]] Error why_not_sealed(const std::string& paths) const;
   void keep_house(const std::stop_token& stop);
+  void take_damaged_away(const std::stop_token& stop);
   void forget_root(const std::string& root);
 
   const FileSystemOptions options_;
@@ -184,6 +186,7 @@ class Overlay final : public FileSystem {
   TakeoverPhase phase_{Resuming::kNo};
   // tree
   RootTree tree_;
+  Damage damage_;
   // read
   Notifier notifier_;
   RootScopes scopes_;

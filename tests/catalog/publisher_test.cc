@@ -195,21 +195,25 @@ TEST_F(PublisherTest, TooLargeStaysLocalAndSaysSo) {
   EXPECT_EQ(counted("publish.superseded"), 0U);
 }
 
-TEST_F(PublisherTest, ABlobThatIsGoneIsRefused) {
-  start_synced();
+TEST_F(PublisherTest, ABlobThatIsGoneIsToldAsDamage) {
+  Catalog& catalog = start_synced();
+  catalog.note_queue(true);
   Publish lost = plain("f", "bytes");
   store_.discard(lost.entries[0].digest);
   const auto report = publish(lost);
-  EXPECT_EQ(report.state, PublishState::kRefused);
+  EXPECT_EQ(report.state, PublishState::kKeptLocal);
+  EXPECT_TRUE(report.damaged);
   EXPECT_NE(report.why.find("no longer in the store"), std::string::npos);
-  EXPECT_EQ(counted("publish.refused"), 1U);
+  EXPECT_EQ(counted("publish.damaged"), 1U);
+  EXPECT_EQ(counted("publish.refused"), 0U) << "the cluster was not asked";
+  EXPECT_TRUE(catalog.queue_may_be_short()) << "whoever is told may be killed before it is queued again";
 }
 
-TEST_F(PublisherTest, ADamagedBlobIsRefusedAndDiscarded) {
+TEST_F(PublisherTest, ADamagedBlobIsToldAndDiscarded) {
   Catalog& catalog = start_synced();
   const Publish damaged = plain("f", "bytes");
   store_.damage(damaged.entries[0].digest);
-  EXPECT_EQ(publish(damaged).state, PublishState::kRefused);
+  EXPECT_TRUE(publish(damaged).damaged);
   EXPECT_FALSE(store_.find(damaged.entries[0].digest));
   EXPECT_FALSE(catalog.find("f"));
 }

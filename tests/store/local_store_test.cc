@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "inductorfs/store/store_check.h"
 #include "store_fixture.h"
 #include "support/lacks.h"
 
@@ -190,6 +191,65 @@ TEST_F(BlobStoreTest, DiscardDropsAndCounts) {
   EXPECT_EQ(counter("store.corrupt"), 1U);
   ASSERT_TRUE(store_->put("hello"));
   EXPECT_EQ(content(digest_of("hello")), "hello");
+}
+
+TEST_F(BlobStoreTest, TellsOfDamageBeforeTheBlobGoes) {
+  ASSERT_TRUE(store_->put("hello"));
+  ino_t told = 0;
+  store_->set_damage_listener([&](const codec::Digest& digest, int file) {
+    EXPECT_EQ(digest, digest_of("hello"));
+    EXPECT_TRUE(std::filesystem::exists(file_of(digest)));
+    struct stat inode {};
+    ASSERT_EQ(::fstat(file, &inode), 0);
+    told = inode.st_ino;
+  });
+  struct stat inode {};
+  ASSERT_EQ(::stat(file_of(digest_of("hello")).c_str(), &inode), 0);
+  store_->discard(digest_of("hello"));
+  EXPECT_EQ(told, inode.st_ino);
+
+  told = 0;
+  ASSERT_TRUE(store_->put("hello"));
+  ASSERT_EQ(::stat(file_of(digest_of("hello")).c_str(), &inode), 0);
+  std::filesystem::resize_file(file_of(digest_of("hello")), 2);
+  EXPECT_FALSE(store_->find(digest_of("hello")));
+  EXPECT_EQ(told, inode.st_ino);
+}
+
+TEST_F(BlobStoreTest, KnowsOfDamageUntilARepair) {
+  ASSERT_TRUE(store_->put("hello"));
+  ASSERT_TRUE(store_->put("unfit"));
+  store_->drop(digest_of("unfit"));
+  EXPECT_FALSE(store_->find(digest_of("unfit")));
+  EXPECT_EQ(store_->usage().damaged, 0U) << "sound, and of no use here";
+  EXPECT_EQ(counter("store.corrupt"), 0U);
+  store_->discard(digest_of("hello"));
+  store_->note_damage();
+  open();
+  EXPECT_EQ(store_->usage().damaged, 2U);
+  EXPECT_EQ(store_->usage().damaged_at, clock_.wall_now() / 1'000'000'000);
+
+  store_.reset();
+  Findings findings;
+  ASSERT_TRUE(check(directory(), false, findings));
+  open();
+  EXPECT_EQ(store_->usage().damaged, 2U);
+  store_.reset();
+  ASSERT_TRUE(check(directory(), true, findings));
+  open();
+  EXPECT_EQ(store_->usage().damaged, 0U);
+}
+
+TEST_F(BlobStoreTest, WhatACrashOfTheHostTookIsNoFaultOfTheDisk) {
+  ASSERT_TRUE(store_->put("hello"));
+  const std::string copy = root_ / "copy";
+  std::filesystem::copy(directory(), copy, std::filesystem::copy_options::recursive);
+  std::filesystem::resize_file(copy + "/" + blob_path(digest_of("hello")), 2);
+  boot_ = "boot-2";
+  const auto crashed = try_open(copy);
+  ASSERT_TRUE(crashed);
+  EXPECT_FALSE((*crashed)->find(digest_of("hello")));
+  EXPECT_EQ((*crashed)->usage().damaged, 0U);
 }
 
 TEST_F(BlobStoreTest, ABlobRemovedBehindItsBackIsAMissFromThenOn) {

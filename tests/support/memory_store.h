@@ -57,6 +57,7 @@ class MemoryStore final : public store::BlobStore {
   }
   uint64_t free_space(uint64_t) override { return 0; }  // in memory there is no disk to fill
   void set_eviction_guard(store::EvictionGuard) override {}
+  void set_damage_listener(store::DamageListener) override {}
   [[nodiscard]] store::StoreUsage usage() const override {
     return blobs_.with([](const Blobs& blobs) {
       store::StoreUsage usage;

@@ -58,6 +58,9 @@ struct PublishReport {
   std::string why;  ///< the reason for kKeptLocal and kRefused; the last error while the group is queued
   /// The entry that the cluster has after a kMerge.
   std::optional<codec::Entry> merged;
+  /// With kKeptLocal: what the disk of this host kept of the group is damaged. It is to be queued again from those of
+  /// its files that are sound.
+  bool damaged = false;
 };
 
 struct CatalogOptions {

@@ -38,6 +38,10 @@ struct StoreOptions {
 /// that order stays.
 using EvictionGuard = std::function<bool(const codec::Digest&)>;
 
+/// Is told of a blob whose bytes are not those that were written, just before it goes. `file` is open on its inode,
+/// which other names may share; -1: nobody else can have these bytes. The store holds no lock of its own when it calls.
+using DamageListener = std::function<void(const codec::Digest&, int file)>;
+
 /// One artefact on its way into the store. Unless commit() answered success, the destructor discards it and leaves
 /// nothing behind; after an error it takes no more bytes. Its calls block on the local disk. It must not outlive its
 /// store. Needs external synchronisation.
@@ -67,6 +71,8 @@ struct StoreUsage {
   uint64_t size_limit = 0;
   uint64_t free_floor = 0;
   uint64_t evicted = 0;
+  uint64_t damaged = 0;    ///< times that the disk gave other bytes than were written to it, until a repair (check())
+  int64_t damaged_at = 0;  ///< the last of them, in seconds since 1970
 };
 
 /// The blobs of one store directory, which one process at a time owns by an flock. Its calls block on the local disk.
@@ -104,8 +110,12 @@ class BlobStore {
   /// Notes that a program has asked for the blob's bytes. What was only looked up or opened for a check is evicted
   /// before it, while that is more than a quarter of the store; what adopt() took in counts as read.
   virtual void mark_read(const codec::Digest& digest) = 0;
-  /// Drops a blob that was found to be damaged, whatever the guard says.
+  /// Drops a blob that was found to be damaged, whatever the guard says, and tells the listener.
   virtual void discard(const codec::Digest& digest) = 0;
+  /// Drops a sound blob that this host cannot use, whatever the guard says.
+  virtual void drop(const codec::Digest& digest) { discard(digest); }
+  /// Notes that the disk gave other bytes than were written to it, elsewhere than in a blob. Kept over restarts.
+  virtual void note_damage() {}
 
   /// Evicts about `bytes` bytes now, because the disk is full for another writer; returns how many bytes were freed.
   virtual uint64_t free_space(uint64_t bytes) = 0;
@@ -114,6 +124,7 @@ class BlobStore {
   virtual void keep_floor() {}
 
   virtual void set_eviction_guard(EvictionGuard guard) = 0;
+  virtual void set_damage_listener(DamageListener listener) = 0;
   [[nodiscard]] virtual StoreUsage usage() const = 0;
   /// Returns the descriptor whose flock keeps other daemons out, or -1 if there is none. It is closed with the store; a
   /// process that holds a copy of it keeps other daemons out for longer than this object lives.

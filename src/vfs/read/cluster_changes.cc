@@ -51,6 +51,25 @@ void ClusterChanges::apply(const std::string& path) {
   notifier_.forget_all(notices);
 }
 
+void ClusterChanges::drop_shown(const codec::Digest& digest) {
+  const auto shown_by = tree_.pins().with([&](Pins& pins) {
+    pins.sealed_paths.erase(digest);
+    const auto shared = pins.shared.find(digest);
+    return shared == pins.shared.end() ? std::vector<NodeId>() : shared->second;
+  });
+  for (const NodeId id : shown_by) {
+    const NodePtr node = nodes_.find(id);
+    if (node && node->key) sets_.drop(node);
+    const auto path = node && !node->key ? nodes_.path_of(*node) : std::nullopt;
+    if (!path) continue;
+    const auto walked = nodes_.walk(*path);
+    if (!walked.missing.empty() || walked.node != node) continue;
+    (void)nodes_.detach(walked.parent, walked.name, node);
+    tree_.let_go(nodes_.release(node));
+    notifier_.forget_name(walked.parent->id, walked.name);
+  }
+}
+
 NodeId ClusterChanges::change(const std::string& path, std::vector<Notifier::Notice>& notices) {
   const auto walked = nodes_.walk(path);
   const NodePtr directory = walked.missing.empty() ? walked.parent : walked.node;

@@ -26,6 +26,9 @@ class ClusterChanges {
   void on_shown(const std::string& root, const std::vector<std::string>& canonical_paths);
   /// Applies the change of one name.
   void apply(const std::string& path);
+  /// Takes away every name that shows this blob of the store, which has gone: the next lookup fetches it again. Who has
+  /// one open reads on as far as the descriptor is kept.
+  void drop_shown(const codec::Digest& digest);
 
  private:
   [[nodiscard]] std::vector<Notifier::Notice> notices_of(

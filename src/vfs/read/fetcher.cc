@@ -152,7 +152,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     if (auto fits =
             fetcher_.hooks_.check(blob.entry, is_held ? std::optional<std::string_view>(came.bytes) : std::nullopt);
         !fits) {
-      fetcher_.store_.discard(blob.entry.digest);
+      fetcher_.store_.drop(blob.entry.digest);
       blob.refused = true;
       blob.unfit = is_unfit(fits.error());
       return blob.unfit ? fits : own_fault(fits);

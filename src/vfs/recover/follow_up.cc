@@ -15,6 +15,7 @@ namespace inductorfs::vfs {
 
 FollowUp::FollowUp(const Services& services, const Parts& parts)
     : catalog_(services.catalog),
+      store_(services.store),
       tree_(parts.tree),
       lookup_(parts.lookup),
       changes_(parts.changes),
@@ -23,6 +24,7 @@ FollowUp::FollowUp(const Services& services, const Parts& parts)
       sealer_(parts.sealer),
       in_place_(parts.in_place),
       sealing_(parts.sealing),
+      damage_(parts.damage),
       phase_(parts.phase) {}
 
 void FollowUp::run(const std::stop_token& stop) {
@@ -54,6 +56,12 @@ void FollowUp::refresh_kernel(const std::string& path, const NodePtr& directory,
       return !known || known->entry.digest != content.entry.digest;
     });
     if (replaced) changes_.apply(child_path);
+    // The worker before found it damaged, and was killed before it told.
+    const auto lost = child->content.with([&](const Content& content) {
+      const bool is_gone = content.backing == Backing::kShared && !store_.find(content.entry.digest);
+      return is_gone ? std::optional(content.entry.digest) : std::nullopt;
+    });
+    if (lost) changes_.drop_shown(*lost);
   }
 }
 
@@ -106,6 +114,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   if (const auto seal = disk_.seal_of(file->get())) {
     const auto digest = codec::Digest::from_hex(*seal);
     if (digest) pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(*digest, path); });
+    if (!digest) damage_.note_left();
     return;
   }
   if (disk_.is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;

@@ -9,6 +9,7 @@
 #include "vfs/read/cluster_changes.h"
 #include "vfs/read/lookup.h"
 #include "vfs/read/services.h"
+#include "vfs/tree/damage.h"
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
@@ -30,6 +31,7 @@ class FollowUp {
     Sealer& sealer;
     InPlace& in_place;
     Sealing& sealing;
+    Damage& damage;
     TakeoverPhase& phase;
   };
   FollowUp(const Services& services, const Parts& parts);
@@ -46,6 +48,7 @@ class FollowUp {
                     const std::vector<LocalTree::Item>& siblings);
 
   catalog::Catalog& catalog_;
+  store::BlobStore& store_;
   RootTree& tree_;
   Lookup& lookup_;
   ClusterChanges& changes_;
@@ -54,6 +57,7 @@ class FollowUp {
   Sealer& sealer_;
   InPlace& in_place_;
   Sealing& sealing_;
+  Damage& damage_;
   TakeoverPhase& phase_;
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

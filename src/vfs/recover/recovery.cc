@@ -114,7 +114,7 @@ void Recovery::recover_directory(const std::string& path, bool torn) {
     refusals_.note_if_hidden(child, disk_);
     recover_directory(child, torn);
   }
-  if (!set.empty()) recover_group(path, torn);
+  if (!set.empty()) recover_group(path, set, torn);
 }
 
 /// Counts the event; says whether it is to be logged. A disk without extended attributes is an event for each file of
@@ -162,6 +162,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   // Another life's files tell nothing of their writers there.
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
   if (!disk_.is_stores(file->get()) && is_blob(store_, file->get())) (void)disk_.set_seal(file->get(), {});
+  if (seal && !sealed) return remove("its bytes were found damaged");
   if (sealed) {
     if (torn && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
       store_.discard(*sealed);  // the same inode
@@ -223,7 +224,9 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
 
 /// A file of a Triton key that is of no set: a dump, an override, what a process has left (KeySets).
 void Recovery::recover_left(const std::string& path, bool torn) {
-  const auto sealed = codec::Digest::from_hex(tree_.seal_on_disk(path));
+  const std::string seal = tree_.seal_on_disk(path);
+  const auto sealed = codec::Digest::from_hex(seal);
+  if (seal == LocalTree::kDamagedSeal) return (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
   if (!sealed) {
     // Somebody's own: it stays as it would on a local disk. It may also be of a set whose commit was cut.
     if (disk_.mark_of(LocalTree::view(path), LocalTree::kChangedName)) return;
@@ -247,8 +250,14 @@ void Recovery::recover_left(const std::string& path, bool torn) {
   pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
 }
 
-void Recovery::recover_group(const std::string& path, bool torn) {
+/// `before` are the files of the set before each of them was looked at.
+void Recovery::recover_group(const std::string& path, std::vector<std::string> before, bool torn) {
   const auto names = tree_.local_set(path);
+  if (!torn && names.size() < before.size()) {  // one was damaged, and they go together
+    put_groups_first(before);
+    for (const auto& name : before) (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
+    return;
+  }
   if (names.empty()) return;
   if (torn && !tree_.local_set_is_whole(path)) {
     // Whoever has read a group file takes a child that the host crash took for an error.

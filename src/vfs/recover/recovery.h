@@ -42,7 +42,7 @@ class Recovery {
   void recover_parcel(const std::string& path, bool torn);
   void recover_member(const std::string& path);
   void recover_left(const std::string& path, bool torn);
-  void recover_group(const std::string& path, bool torn);
+  void recover_group(const std::string& path, std::vector<std::string> before, bool torn);
   [[nodiscard]] bool is_told(std::string_view event);
   void set_aside(const std::string& path, const Error& why, bool torn);
 

@@ -155,6 +155,7 @@ class LocalTree {
 
   static constexpr const char* kChangedName = "user.inductorfs.changed";
   static constexpr const char* kSealName = "user.inductorfs.sealed";
+  static constexpr const char* kDamagedSeal = "damaged";  ///< the seal of a file that has other bytes than the disk got
   static constexpr const char* kScopeName = "user.inductorfs.scope";        ///< scopes that the file's writers fitted
   static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why the file never leaves the host
   static constexpr const char* kDisputedName = "user.inductorfs.disputed";  ///< in pending/: KeyState::Put

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 #include "vfs/write/sealing.h"
 
@@ -14,8 +16,27 @@ void Sealing::on_published(const catalog::PublishReport& report) {
   if (report.state == catalog::PublishState::kRefused) {
     for (const auto& path : report.paths) refuse(path, report.why);
   }
+  if (report.damaged) return queue_again(report);
   if (report.merged) adopt_merged(*report.merged);
   if (report.state == catalog::PublishState::kKeptLocal) adopt_winners(report.paths);
+}
+
+/// From the files that are sound as far as anybody knows: their bytes are compared with their seals.
+void Sealing::queue_again(const catalog::PublishReport& report) {
+  std::set<std::string> sound;  // the set of a file of Triton's
+  for (const auto& canonical : report.paths) {
+    for (const auto& path : places_of(canonical)) {
+      if (!codec::Digest::from_hex(tree_.seal_on_disk(path))) continue;
+      const bool is_of_set = layout::classify(path).family == layout::Family::kTritonKernel;
+      sound.insert(is_of_set ? parent_path(path) : path);
+    }
+  }
+  for (const auto& path : sound) seal_later(path);
+  if (!sound.empty()) queued_again_.fetch_add(1);
+  if (sound.empty()) counters_.get("seal.damaged").add(report.paths.size());
+  log::write_limited(
+      log::Level::kError, "seal.damaged",
+      {{"path", shown_path(report.paths.front())}, {"why", report.why}, {"queued_again", !sound.empty()}});
 }
 
 /// What a node has measured: any answer is right, and another one gives other sums.

@@ -30,6 +30,7 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
     return fail(ErrorCode::kNotSupported, node->is_directory() ? "it is a directory" : "it is no directory");
   }
   Fd itself;
+  std::optional<ParcelMark> mark;
   // In one step: from here on all goes by descriptor, whatever gets the path.
   INDUCTORFS_TRY_ASSIGN(const auto files, moves_.read([&](const Moves&) -> Result<ParcelFiles> {
     const auto walked = nodes_.walk(path);
@@ -37,6 +38,7 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
     if (is_changed_parcel(disk_, LocalTree::view(path))) {
       return fail(ErrorCode::kNotSupported, "a file of it was changed after it was complete");
     }
+    mark = parcel_mark_of(disk_, LocalTree::view(path));
     INDUCTORFS_TRY_ASSIGN(itself, open_itself(disk_, path));
     return parcel_files(disk_, path);
   }));
@@ -48,6 +50,13 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
     return fail(ErrorCode::kTooLarge, std::to_string(files.size()) + " bytes, over the limit of one artefact");
   }
   INDUCTORFS_TRY_ASSIGN(const auto digest, store_parcel(files, path));
+  if (mark && mark->digest != digest && parcel_mark_of(disk_, LocalTree::view(path)) == mark) {
+    store_.note_damage();  // as in store_file
+    damage_.note_parcel(path);
+    pins_.with([&](Pins& pins) { pins.sealed_paths.erase(digest); });
+    store_.drop(digest);
+    return fail(ErrorCode::kNotFound, "damaged on the disk");
+  }
   INDUCTORFS_TRY(judge_makers(files, path));  // of what was read
   struct stat now {};
   const bool same = ::fstat(itself.get(), &now) == 0 && now.st_mtim.tv_sec == status.st_mtim.tv_sec &&

@@ -82,6 +82,7 @@ Sealing::Sealing(const Services& services, const Parts& parts)
       in_place_(parts.in_place),
       removal_(parts.removal),
       refusals_(parts.refusals),
+      damage_(parts.damage),
       notifier_(parts.notifier),
       phase_(parts.phase) {}
 
@@ -302,6 +303,13 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   if (size > options_.artefact_limit) {
     return fail(ErrorCode::kTooLarge, std::to_string(size) + " bytes, over the limit of one artefact");
   }
+  INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(file.get()));
+  // Nobody writes to what is sealed: the disk gives other bytes than it did.
+  if (const auto seal = disk_.seal_of(file.get()); seal && *seal != digest.to_hex()) {
+    if (*seal != LocalTree::kDamagedSeal) store_.note_damage();
+    damage_.note(codec::Digest::from_hex(*seal).value_or(digest), file.get());
+    return fail(ErrorCode::kNotFound, "damaged on the disk");
+  }
   std::string head(std::min(size, layout::bytes_to_check(classified, size)), '\0');
   INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file.get(), head.data(), head.size(), 0));
   head.resize(got);
@@ -314,7 +322,6 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   entry.mode = status.st_mode & 07777;
   entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
   entry.origin = options_.origin;
-  INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(file.get()));
   entry.digest = digest;
   if (!shares_inode) {
     // Without a seal on the inode a later life could not tell that the blob shares it.
@@ -341,7 +348,8 @@ void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
   if (sealed.is_parcel) mark_parcel(sealed, path);
-  if (sealed.shares_inode) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
+  const bool is_damaged = disk_.seal_of(sealed.file.get()) == LocalTree::kDamagedSeal;  // found by the publisher
+  if (sealed.shares_inode && !is_damaged) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
   counters_.get("seal.sealed").add();
@@ -373,9 +381,8 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   for (const auto& name : tree_.local_set(*path)) {
     const std::string file_path = join(*path, name);
     auto entry = seal_member(file_path, path->substr(path->rfind('/') + 1));
-    if (!entry) {
-      return not_sealed(file_path, entry.error());
-    }
+    if (!entry && entry.error().code() == ErrorCode::kNotFound) return SealOutcome::kDone;  // deleted, or damaged
+    if (!entry) return not_sealed(file_path, entry.error());
     if (origin_.provenance_of(file_path).is_private()) return SealOutcome::kDone;  // as in seal()
     publish.entries.push_back(entry->entry);
     members.emplace_back(file_path, std::move(*entry));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "vfs/origin/origin.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/services.h"
+#include "vfs/tree/damage.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
@@ -44,6 +46,7 @@ class Sealing {
     InPlace& in_place;
     Removal& removal;
     Refusals& refusals;
+    Damage& damage;
     Notifier& notifier;
     TakeoverPhase& phase;
   };
@@ -67,6 +70,8 @@ class Sealing {
 
   /// FileSystem::on_published.
   void on_published(const catalog::PublishReport& report);
+  /// Rises when on_published() has files sealed once more.
+  [[nodiscard]] uint64_t queued_again() const { return queued_again_.load(); }
   /// FileSystemOptions::cluster_winners: these canonical paths may have got another tuning from the cluster.
   void adopt_winners(const std::vector<std::string>& canonical_paths);
   /// Says whether a file at this path gives way to the cluster's.
@@ -92,6 +97,7 @@ class Sealing {
   [[nodiscard]] bool has_name(const Sealed& sealed, const std::string& path) const;
   void mark_sealed(const Sealed& sealed, const std::string& path);
   // merges.cc
+  void queue_again(const catalog::PublishReport& report);
   [[nodiscard]] std::set<std::string> places_of(const std::string& canonical) const;
   void adopt_merged(const codec::Entry& merged);
   void adopt_merged(const std::string& path);
@@ -108,9 +114,11 @@ class Sealing {
   InPlace& in_place_;
   Removal& removal_;
   Refusals& refusals_;
+  Damage& damage_;
   Notifier& notifier_;
   TakeoverPhase& phase_;
   Guarded<std::optional<Error>> last_failure_;
+  std::atomic<uint64_t> queued_again_{0};
   const FileSystemOptions& options_{tree_.options()};
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};

@@ -54,6 +54,15 @@ std::optional<uint64_t> Stale::purge(const layout::Selection& selection, const s
   return gone.get() - before;
 }
 
+void Stale::drop_damaged(const std::set<std::string>& parcels, const std::function<bool()>& cancelled) {
+  drop_below("", {[&](const std::vector<std::string>& paths) {
+                    return std::any_of(paths.begin(), paths.end(), [&](const auto& one) {
+                      return parcels.contains(one) || tree_.seal_on_disk(one) == LocalTree::kDamagedSeal;
+                    });
+                  },
+                  counters_.get("view.damaged"), cancelled, true});
+}
+
 /// What is not sealed is not shared: a job may be writing it.
 bool Stale::is_selected(const std::string& path, const layout::Selection& selection) const {
   const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
@@ -94,7 +103,7 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
     const auto family = layout::classify(child).family;
     if (family == layout::Family::kTritonKernel) {
       kernel.push_back(item.name);
-    } else if (layout::rule_of(family).shared) {
+    } else if (removing.private_too || layout::rule_of(family).shared) {
       drop(path, {item.name}, removing);
     }
   }
@@ -119,7 +128,8 @@ void Stale::drop_parcel(const std::string& directory, const std::string& name, c
   for (const auto& item : moves_.read([&](const Moves&) { return files_of(path); })) {
     if (is_directory || item != name) names.push_back(item);
   }
-  const Removing judged{[&](const std::vector<std::string>&) { return goes(); }, removing.gone, {}, is_directory};
+  const Removing judged{
+      [&](const std::vector<std::string>&) { return goes(); }, removing.gone, {}, false, is_directory};
   drop(is_directory ? path : directory, std::move(names), judged);
 }
 

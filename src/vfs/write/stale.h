@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ class Stale {
   /// served. Returns how many files went; nothing if `cancelled` ended the walk.
   [[nodiscard]] std::optional<uint64_t> purge(const layout::Selection& selection,
                                               const std::function<bool()>& cancelled);
+  /// Removes every file that is marked as damaged (Damage), under whatever name, and the Triton set that it belongs to,
+  /// and these parcels, while requests are served.
+  void drop_damaged(const std::set<std::string>& parcels, const std::function<bool()>& cancelled);
 
   // ---- before the first request
   /// Pins what an earlier process kept for the cluster.
@@ -50,6 +54,7 @@ class Stale {
     std::function<bool(const std::vector<std::string>& paths)> goes;
     Counter& gone;
     std::function<bool()> cancelled{};  ///< asked before each file and directory; empty: the walk goes to its end
+    bool private_too = false;           ///< files of families that are not shared
     bool directory_too = false;         ///< and the directory in the same step: one without its files would be seen
   };
   [[nodiscard]] bool is_selected(const std::string& path, const layout::Selection& selection) const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "load.h"
 #include "operator_orders.h"
@@ -420,11 +421,16 @@ CatalogStatus CatalogImpl::status() const {
 Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, remote::Remote& remote,
                                                store::BlobStore& store, ScopeAccepts scope_accepts,
                                                Counters& counters) {
+  const uint64_t damaged_before = counters.get("catalog.damaged").get();
   auto database = open_or_renew(options.file, options.is_resumed, counters);
   if (!database) return fail(std::move(database).error());
   for (bool renewed = false;; renewed = true) {
     auto parts = std::make_unique<Parts>(options, remote, store, scope_accepts, counters, std::move(*database));
     auto positions = load(*parts);
+    if (positions && parts->metrics.damaged.get() > damaged_before) {
+      store.note_damage();
+      log::error("catalog.set_aside", {{"file", options.file + ".damaged"}});
+    }
     if (positions) return std::make_unique<CatalogImpl>(std::move(parts), std::move(*positions));
     if (renewed || positions.error().code() != ErrorCode::kCorrupt) return fail(std::move(positions).error());
     parts.reset();  // closes the damaged file before it is renamed

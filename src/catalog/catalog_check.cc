@@ -70,8 +70,10 @@ class Checker {
       ++result_.queued;
       if (auto fault = fault_of(row.payload); !fault.empty()) bad.emplace_back(row.id, std::move(fault));
     }));
+    // The next mount queues again what sound files have a seal for.
+    const bool noted = repair_ && !bad.empty() && database_.note_queue(false);
     for (auto& [id, fault] : bad) {
-      const bool removed = repair_ && database_.dequeue(id);
+      const bool removed = noted && database_.dequeue(id);
       findings_.add({name_, "a queued group cannot be published: " + fault, false, removed ? "removed" : ""});
     }
     return {};

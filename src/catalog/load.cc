@@ -43,17 +43,21 @@ Result<Database> renew_locked(const std::string& file, const std::shared_ptr<Fd>
 }
 
 Result<void> load_marks(Parts& parts) {
-  return parts.durable.with([&](Durable& durable) {
+  uint64_t damaged = 0;
+  auto read = parts.durable.with([&](Durable& durable) {
     return durable.database.read_hidden([&](std::string_view path, std::string_view raw) {
       const auto digest = codec::Digest::from_raw(raw);
-      if (!digest) return;
-      parts.tree.write([&](EntryTree& tree) { tree.mark_hidden(std::string(path), *digest); });
+      if (!digest) ++damaged;
+      if (digest) parts.tree.write([&](EntryTree& tree) { tree.mark_hidden(std::string(path), *digest); });
     });
   });
+  tell_damaged_rows(parts, "deleted names", damaged);
+  return read;
 }
 
 struct Page {
   size_t rows = 0;
+  size_t damaged = 0;
   std::string last;
   std::vector<codec::Entry> entries;
 };
@@ -64,6 +68,7 @@ Result<Page> read_page(Parts& parts, const remote::ScopeId& scope, const std::st
     return durable.database.read_entries(scope, after, kPageRows, [&](std::string_view path, std::string_view value) {
       page.last = path;
       auto entry = codec::decode_entry(path, value);
+      if (!entry && entry.error().code() == ErrorCode::kCorrupt) ++page.damaged;
       if (entry && parts.acceptable(scope, *entry)) page.entries.push_back(std::move(*entry));
     });
   });
@@ -72,17 +77,9 @@ Result<Page> read_page(Parts& parts, const remote::ScopeId& scope, const std::st
   return page;
 }
 
-/// They can be published by nobody.
-Result<void> refuse(Parts& parts, Durable& durable, const std::vector<int64_t>& groups) {
-  for (const int64_t id : groups) {
-    parts.metrics.refused.add();
-    INDUCTORFS_TRY(durable.database.dequeue(id));
-  }
-  return {};
-}
-
 Result<void> load_queue(Parts& parts) {
-  return parts.durable.with([&](Durable& durable) -> Result<void> {
+  uint64_t damaged = 0;
+  auto loaded = parts.durable.with([&](Durable& durable) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto is_short, durable.database.queue_may_be_short());
     durable.queue_is_short = is_short;
     std::vector<int64_t> unreadable;
@@ -90,14 +87,21 @@ Result<void> load_queue(Parts& parts) {
       auto publish = decode_publish(row.payload);
       if (!publish) {
         unreadable.push_back(row.id);
+        if (publish.error().code() == ErrorCode::kCorrupt) ++damaged;
         return;
       }
       QueueIndex::Item item{publish->scope, paths_of(*publish), {}, std::move(row.error), row.attempts};
       for (const auto& entry : publish->entries) item.digests.push_back(entry.digest);
       durable.queue.add(row.id, std::move(item));
     });
-    return done ? refuse(parts, durable, unreadable) : done;
+    if (!done || unreadable.empty()) return done;
+    // What they told of is queued again from the seals of its files (vfs/recover). A row that stays is met again.
+    parts.count_failure(durable.note_queue(false));
+    for (const int64_t id : unreadable) parts.count_failure(durable.database.dequeue(id));
+    return {};
   });
+  tell_damaged_rows(parts, "groups that wait to be published", damaged);
+  return loaded;
 }
 
 /// What a start writes is for later starts. On a disk that takes nothing a worker serves without it the jobs that are
@@ -121,11 +125,19 @@ Result<bool> note_start(Parts& parts) {
 
 }  // namespace
 
+void tell_damaged_rows(Parts& parts, std::string_view what, uint64_t rows) {
+  if (rows == 0) return;
+  parts.metrics.damaged_rows.add(rows);
+  parts.store.note_damage();
+  log::error("catalog.rows_damaged", {{"what", what}, {"rows", rows}});
+}
+
 Metrics::Metrics(Counters& counters)
     : rejected(counters.get("catalog.rejected")),
       entries(counters.get("catalog.entries")),
       resets(counters.get("catalog.resets")),
       damaged(counters.get("catalog.damaged")),
+      damaged_rows(counters.get("catalog.damaged_rows")),
       database_errors(counters.get("catalog.database_errors")),
       lost_reported(counters.get("catalog.lost_reported")),
       lost_dropped(counters.get("catalog.lost_dropped")),
@@ -161,6 +173,7 @@ Result<Database> renew(const std::string& file, Counters& counters) {
 Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
                                     const std::function<void(std::vector<std::string>&)>& tell) {
   uint64_t unusable = 0;
+  uint64_t damaged = 0;
   std::string after;
   std::vector<std::string> changed;
   for (bool more = true; more && !parts.stopping;) {
@@ -178,9 +191,11 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
     tell(changed);
     if (gone) return remote::Position{};
     unusable += page.rows - used;
+    damaged += page.damaged;
     more = page.rows == kPageRows;
     after = std::move(page.last);
   }
+  tell_damaged_rows(parts, "entries of the cluster", damaged);
   parts.metrics.rejected.add(unusable);
   if (unusable > 0 || parts.stopping) return remote::Position{};
   auto position = parts.durable.with([&](Durable& durable) { return durable.database.position(scope.id); });

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "inductorfs/base/counters.h"
@@ -16,6 +17,8 @@ namespace inductorfs::catalog {
 [[nodiscard]] Result<Database> open_or_renew(const std::string& file, bool is_resumed, Counters& counters);
 /// Sets a closed file aside and makes it anew, with what could still be read of its publish queue.
 [[nodiscard]] Result<Database> renew(const std::string& file, Counters& counters);
+/// Tells of rows that are not as they were written; `what` they are.
+void tell_damaged_rows(Parts& parts, std::string_view what, uint64_t rows);
 /// Fills tree and queue from the database; returns up to which position each scope was followed. kCorrupt when the file
 /// is damaged after all.
 [[nodiscard]] Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts);

@@ -27,6 +27,7 @@ struct Metrics {
   Counter& entries;
   Counter& resets;
   Counter& damaged;
+  Counter& damaged_rows;
   Counter& database_errors;
   Counter& lost_reported;
   Counter& lost_dropped;

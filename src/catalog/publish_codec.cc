@@ -96,10 +96,10 @@ Result<Publish> decode_publish(std::string_view payload) {
   if (payload.size() < kCheckSize) return fail(ErrorCode::kCorrupt, "queued publish: wrong length");
   const std::string_view checked = payload.substr(0, payload.size() - kCheckSize);
   Reader reader(checked);
-  if (reader.byte() != kPayloadVersion) return fail(ErrorCode::kCorrupt, "queued publish: unknown version");
   if (Reader(payload.substr(checked.size())).number() != crc32(checked)) {
     return fail(ErrorCode::kCorrupt, "queued publish: it is damaged");
   }
+  if (reader.byte() != kPayloadVersion) return fail(ErrorCode::kNotSupported, "queued publish: of another release");
   const auto kind = kind_from(reader.byte());
   if (!kind) return fail(ErrorCode::kCorrupt, "queued publish: unknown kind");
   Publish publish;

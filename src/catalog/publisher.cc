@@ -8,6 +8,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/start_list.h"
+#include "load.h"
 #include "publish_codec.h"
 
 namespace inductorfs::catalog {
@@ -172,6 +173,10 @@ void Publisher::publish_one(Work work) {
   }
   const ErrorCode code = outcome ? ErrorCode::kInternal : outcome.error().code();
   const bool enough = item.attempts + 1 >= kAttemptLimit && code != ErrorCode::kInternal;
+  if (!work.readable && code == ErrorCode::kCorrupt) {
+    tell_damaged_rows(parts_, work.path, 1);
+    outcome = Outcome{damaged("what the queue had of it was damaged on this host's disk"), {}};
+  }
   if (!outcome && !is_temporary(outcome.error()) && (enough || code == ErrorCode::kCorrupt)) {
     Outcome given_up;
     given_up.report = {{}, PublishState::kRefused, outcome.error().to_string(), std::nullopt};

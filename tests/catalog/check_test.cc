@@ -159,6 +159,7 @@ TEST_F(CatalogCheck, FindsBadEntriesBeyondTheFirstPage) {
 }
 
 TEST_F(CatalogCheck, AQueuedGroupThatCannotBeReadGoesAlone) {
+  ASSERT_TRUE(open().note_queue(true));
   sql("UPDATE queue SET payload=x'ff' WHERE id=(SELECT min(id) FROM queue)");
   const auto looked = found();
   ASSERT_EQ(looked.size(), 1U);
@@ -168,6 +169,7 @@ TEST_F(CatalogCheck, AQueuedGroupThatCannotBeReadGoesAlone) {
   EXPECT_EQ(findings.repaired(), 1U);
   EXPECT_EQ(queued(), (std::vector<std::string>{"q/second"}));
   EXPECT_TRUE(found().empty());
+  EXPECT_EQ(open().queue_may_be_short().value(), true) << "the next mount queues it again from its files";
 }
 
 TEST_F(CatalogCheck, AQueuedGroupWithoutItsBlobGoesAlone) {

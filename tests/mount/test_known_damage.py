@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the daemon has found damaged on its disk is not shown any more, and `status` says whose fault that is."""
+import contextlib
 import os
+import sqlite3
 
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import appears, disappears, remount, suspended
@@ -85,6 +87,34 @@ def test_damage_that_a_publish_finds_is_not_shown_again(cluster):
     assert run([places.program(), "check", "--repair", "--store", node.store]).code == 0
     remount(node, cluster)
     assert not warned(node), "the operator has had all of it read"
+
+
+def damage_rows(node, statement):
+    with contextlib.closing(sqlite3.connect(node.store / "catalog.sqlite")) as database:
+        with database:
+            assert database.execute(statement).rowcount > 0
+
+
+def test_damaged_rows_of_the_catalog_are_told_and_made_anew(cluster):
+    node = cluster.quick("a")
+    other = cluster.quick("b")
+    shared = artefacts.code("shared")
+    artefacts.write_atomic(other.cache, shared, "print('shared')")
+    other.sync()
+    appears(node.cache / shared)
+    made = queued(node, cluster)
+    damage_rows(node, "UPDATE queue SET payload = CAST('damaged' || substr(payload, 8) AS BLOB) WHERE id % 2")
+    damage_rows(node, "UPDATE entries SET value = CAST(x'02' || zeroblob(length(value) - 1) AS BLOB)")
+    remount(node, cluster)
+    node.sync()
+    assert warned(node)
+    assert node.counters()["publish.refused"] == 0 and node.counters()["catalog.damaged_rows"] > FILES
+    for path, text in made.items():
+        assert path.read_text() == text
+        assert appears(other.cache / path.relative_to(node.cache)).read_text() == text
+        assert "refused" not in node.cli("explain", path).out
+    assert appears(node.cache / shared).read_text() == "print('shared')"
+    assert "catalog.rows_damaged" in node.log.read_text()
 
 
 def test_wrong_bytes_are_not_queued_again_as_new_ones(cluster):

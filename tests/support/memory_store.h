@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -55,12 +56,14 @@ class MemoryStore final : public store::BlobStore {
   void discard(const codec::Digest& digest) override {
     blobs_.with([&](Blobs& blobs) { blobs.erase(digest); });
   }
+  void note_damage() override { damaged_.fetch_add(1); }
   uint64_t free_space(uint64_t) override { return 0; }  // in memory there is no disk to fill
   void set_eviction_guard(store::EvictionGuard) override {}
   void set_damage_listener(store::DamageListener) override {}
   [[nodiscard]] store::StoreUsage usage() const override {
-    return blobs_.with([](const Blobs& blobs) {
+    return blobs_.with([this](const Blobs& blobs) {
       store::StoreUsage usage;
+      usage.damaged = damaged_.load();
       usage.blobs = blobs.size();
       for (const auto& [digest, bytes] : blobs) usage.bytes += bytes.size();
       return usage;
@@ -102,6 +105,7 @@ class MemoryStore final : public store::BlobStore {
   };
 
   Guarded<Blobs> blobs_;
+  std::atomic<uint64_t> damaged_{0};
 };
 
 }  // namespace inductorfs::testing

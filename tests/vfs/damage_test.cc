@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "inductorfs/base/handle.h"
 #include "vfs/faulty_remote.h"
 #include "vfs/host.h"
 
@@ -226,6 +228,61 @@ TEST_F(Damage, AParcelIsNotPublishedByANewCatalogEither) {
   Host b(cluster);
   EXPECT_FALSE(b.exists(kernel));
   EXPECT_EQ(a.store->usage().damaged, 1U);
+}
+
+class DamagedRow : public LeftDamage {
+ protected:
+  static void damage_queue(const Host& host) {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open((host.directory / "catalog.sqlite").c_str(), &raw), SQLITE_OK);
+    Handle<sqlite3, sqlite3_close> handle(raw);
+    ASSERT_EQ(sqlite3_exec(raw, "UPDATE queue SET payload = CAST('damaged' AS BLOB)", nullptr, nullptr, nullptr),
+              SQLITE_OK)
+        << sqlite3_errmsg(raw);
+  }
+  void expect_published(Host& host) {
+    EXPECT_EQ(host.file_system->explain(path).publish, "published");
+    EXPECT_EQ(host.count("publish.refused"), 0U);
+    EXPECT_EQ(host.count("seal.damaged"), 0U);
+    Host b(cluster);
+    ASSERT_TRUE(b.wait_for_entry(path));
+    EXPECT_EQ(b.read(path).value_or("absent"), "print()");
+    ASSERT_TRUE(b.wait_for_entry("triton/@/" + triton_key_of("kernel") + "/k.ttir"));
+    EXPECT_EQ(b.read(directory + "/k.ttir").value_or("absent"), "first wrote k.ttir");
+  }
+  void queue_both(Host& host) {
+    fault->refuse_publishes(true);
+    ASSERT_TRUE(host.publish_file(path, "print()"));
+    ASSERT_TRUE(host.triton_compile(directory, "first", own_pid()));
+    ASSERT_TRUE(eventually([&] { return host.count("seal.groups") == 1 && host.count("seal.sealed") >= 5; }));
+  }
+  const std::string directory = "triton/0/" + triton_key_of("kernel");
+};
+
+TEST_P(DamagedRow, IsQueuedAgainByTheNextProcess) {
+  Host a(cluster, behind_a_fault());
+  queue_both(a);
+  a.stop();
+  damage_queue(a);
+  fault->refuse_publishes(false);
+
+  a.start(GetParam());
+
+  ASSERT_TRUE(a.sync());
+  expect_published(a);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, DamagedRow, ::testing::Bool(),
+                         [](const auto& kind) { return kind.param ? "AWorker" : "AMount"; });
+
+TEST_P(DamagedRow, IsQueuedAgainByThePublisherThatMeetsIt) {
+  Host a(cluster, behind_a_fault());
+  queue_both(a);
+  damage_queue(a);
+
+  publish(a);
+
+  expect_published(a);
 }
 
 TEST_F(Damage, ASoundFileIsPublishedThoughItsBlobHasGone) {

@@ -44,14 +44,6 @@ bool is_blob(store::BlobStore& store, int file) {
          blob_status.st_dev == status.st_dev;
 }
 
-/// Of a sealed file: neither the queue nor the cluster has it although the queue may have lost rows.
-bool may_be_unpublished(const catalog::Catalog& catalog, const std::string& path) {
-  if (!catalog.queue_may_be_short()) return false;
-  const auto name = layout::name_of(path);
-  const auto state = catalog.publish_state(name.path);
-  return !catalog.find(name) && !(state && state->state == catalog::PublishState::kQueued);
-}
-
 }  // namespace
 
 Recovery::Recovery(const Services& services, const Parts& parts)
@@ -171,7 +163,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     if (!in_set && !stale_.recover_provenance(path)) return;
     pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
     // A tuning that stayed here is published once more, and learns that the cluster has another one.
-    if (!in_set && (may_be_unpublished(catalog_, path) || sealing_.gives_way(path))) sealing_.seal_later(path);
+    if (!in_set && (sealing_.may_be_unpublished(path) || sealing_.gives_way(path))) sealing_.seal_later(path);
     return;
   }
   if (torn) return remove("not sealed when the host went down");
@@ -216,7 +208,7 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   if (!witnessed || !stale_.recover_provenance(path) || is_changed_parcel(disk_, place)) return;
   if (mark) {
     pins_.with([&](Pins& pins) { pins.sealed_paths[mark->digest] = path; });
-    if (may_be_unpublished(catalog_, path)) sealing_.seal_later(path);
+    if (sealing_.may_be_unpublished(path)) sealing_.seal_later(path);
     return;
   }
   if (form_of(path) == layout::Form::kDirectory || !in_place_.add_left(path)) sealing_.seal_later(path);
@@ -268,7 +260,7 @@ void Recovery::recover_group(const std::string& path, std::vector<std::string> b
   }
   if (!stale_.recover_set(path, names)) return;
   const auto is_open = [&](const auto& name) {
-    return tree_.seal_on_disk(join(path, name)).empty() || may_be_unpublished(catalog_, join(path, name));
+    return tree_.seal_on_disk(join(path, name)).empty() || sealing_.may_be_unpublished(join(path, name));
   };
   if (!std::any_of(names.begin(), names.end(), is_open)) return;
   if (!in_place_.add_left_set(path, names)) sealing_.seal_later(path);

@@ -39,6 +39,13 @@ void Sealing::queue_again(const catalog::PublishReport& report) {
       {{"path", shown_path(report.paths.front())}, {"why", report.why}, {"queued_again", !sound.empty()}});
 }
 
+bool Sealing::may_be_unpublished(const std::string& path) const {
+  if (!catalog_.queue_may_be_short()) return false;
+  const auto name = layout::name_of(path);
+  const auto state = catalog_.publish_state(name.path);
+  return !catalog_.find(name) && !(state && state->state == catalog::PublishState::kQueued);
+}
+
 /// What a node has measured: any answer is right, and another one gives other sums.
 bool Sealing::gives_way(std::string_view path) const {
   if (!tree_.options().cluster_winners) return false;

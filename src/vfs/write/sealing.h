@@ -67,6 +67,8 @@ class Sealing {
   void seal_after_build(const std::string& directory_path, const Caller& builder);
   /// Queues a file that was found on the disk.
   void seal_later(const std::string& path);
+  /// Says of a sealed file that neither the queue nor the cluster has it although the queue may have lost rows.
+  [[nodiscard]] bool may_be_unpublished(const std::string& path) const;
 
   /// FileSystem::on_published.
   void on_published(const catalog::PublishReport& report);

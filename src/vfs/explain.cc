@@ -97,6 +97,23 @@ Explanation Explainer::explain(std::string_view path) {
   return result;
 }
 
+/// Says whether a lookup finds the directory because the cluster has entries below it.
+bool Explainer::shows_directory(const std::string& path) const {
+  const auto name = layout::name_of(path);
+  return tree_.will_list_cluster(name) && catalog_.has_directory(name);
+}
+
+/// Returns the first directory above the path that a lookup does not find; empty when it finds all of them.
+std::string Explainer::missing_above(const std::string& path) const {
+  for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    std::string above = path.substr(0, end);
+    if (nodes_.walk(above).missing.empty()) continue;
+    const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(above)); });
+    if (!(status && *status) && !shows_directory(above)) return above;
+  }
+  return {};
+}
+
 void Explainer::explain_place(Explanation& result) {
   const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(result.path)); });
   const auto walked = nodes_.walk(result.path.substr(0, result.path.rfind('/')));
@@ -155,7 +172,7 @@ void Explainer::explain_place(Explanation& result) {
     return;
   }
   if (!known) {
-    result.visible = catalog_.has_directory(layout::name_of(result.path));
+    result.visible = shows_directory(result.path) && missing_above(result.path).empty();
     result.where = result.visible ? "directory" : "nowhere";
     if (result.visible) {
       result.why = "entries of the cluster lie below it";
@@ -176,6 +193,12 @@ void Explainer::explain_place(Explanation& result) {
   result.digest = known->entry.digest.to_hex();
   result.origin = known->entry.origin;
   result.where = store_.find(known->entry.digest) ? "store" : "cluster";
+  if (const std::string above = missing_above(result.path); !above.empty()) {
+    result.visible = false;
+    result.why = "published by " + known->entry.origin + ", and not found here, because there is no directory " +
+                 shown_path(above) + "; it shows the cluster's names when a job makes it or uses it as its cache";
+    return;
+  }
   const std::string refusal = parcels_.why_not_unpacked(result.path, known->entry.digest);
   result.visible = refusal.empty();
   if (!result.visible) {

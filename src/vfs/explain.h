@@ -34,6 +34,8 @@ class Explainer {
 
  private:
   void explain_place(Explanation& result);
+  [[nodiscard]] bool shows_directory(const std::string& path) const;
+  [[nodiscard]] std::string missing_above(const std::string& path) const;
 
   catalog::Catalog& catalog_;
   store::BlobStore& store_;

@@ -45,6 +45,26 @@ TEST_F(Explain, FollowsAnArtefactFromItsWriterToItsReader) {
   EXPECT_EQ(b.file_system->explain(path.substr(0, 2)).where, "directory");
 }
 
+TEST_F(Explain, SaysOfANameInEachDirectoryWhatALookupFinds) {
+  const std::string graph = "fxgraph/" + code_name("k", 'f').substr(1, 2) + "/" + code_name("k", 'f') + "/" +
+                            codec::torch_hash("\x80\x04graph.");
+  Host a(cluster);
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.publish_file(graph, "\x80\x04graph."));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  ASSERT_TRUE(b.wait_for_entry(graph));
+  ASSERT_TRUE(b.make_directory("unused"));
+  ASSERT_TRUE(b.make_directories("users/own"));
+  for (const std::string root : {"", "unused/", "absent/", "users/own/", "users/absent/", "unused/", "users/own/"}) {
+    for (const std::string& name : {path, path.substr(0, 2), graph, std::string("fxgraph"), path}) {
+      const auto told = b.file_system->explain(root + name);
+      EXPECT_EQ(told.visible, b.exists(root + name)) << root << name << ": " << told.why;
+    }
+  }
+}
+
 TEST_F(Explain, SaysThatAFileWasWrittenInPlace) {
   Host a(cluster);
   ASSERT_TRUE(a.make_directories(path.substr(0, 2)));

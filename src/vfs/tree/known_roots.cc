@@ -103,6 +103,12 @@ bool RootTree::lists_cluster(const layout::Name& entry) const {
   });
 }
 
+bool RootTree::will_list_cluster(const layout::Name& entry) const {
+  if (lists_cluster(entry) || layout::proves_root(entry)) return true;
+  const bool is_root = roots_.read([&](const Roots& roots) { return roots.known.contains(entry.root); });
+  return !is_root && (!layout::is_ambiguous(entry) || is_torchs_on_disk(entry.root));
+}
+
 std::vector<std::string> RootTree::roots() const {
   return roots_.read([](const Roots& roots) {
     std::vector<std::string> paths;

@@ -87,6 +87,8 @@ class RootTree {
   /// that somebody has looked up. So does an ambiguous name in a root that nothing has proved to be torch's: a program
   /// that unpacks a tree of its own must not find directories there that nobody has made.
   [[nodiscard]] bool lists_cluster(const layout::Name& entry) const;
+  /// Says what lists_cluster() will say when the name is asked for, which makes its directory a root.
+  [[nodiscard]] bool will_list_cluster(const layout::Name& entry) const;
   /// Returns the roots with known names, below the mountpoint, which is always one.
   [[nodiscard]] std::vector<std::string> roots() const;
   /// Returns who owns the directory of a root; nothing when it has gone.

@@ -70,8 +70,13 @@ Result<std::vector<MountEntry>> read_mounts_of(const std::string& proc, const st
 }
 
 const MountEntry* find_mount_at(const std::vector<MountEntry>& table, std::string_view path) {
-  const auto found =
-      std::find_if(table.rbegin(), table.rend(), [&](const MountEntry& entry) { return entry.mount_point == path; });
+  // A mount that was put beneath another one has the later line; who is whose parent tells which of them shows.
+  const auto shows = [&](const MountEntry& entry) {
+    return entry.mount_point == path && std::none_of(table.begin(), table.end(), [&](const MountEntry& other) {
+             return other.mount_point == path && other.parent == entry.id && other.id != entry.id;
+           });
+  };
+  const auto found = std::find_if(table.rbegin(), table.rend(), shows);
   return found == table.rend() ? nullptr : &*found;
 }
 

@@ -9,9 +9,9 @@ const MountEntry* find_mount_of(const std::vector<MountEntry>& table, std::strin
   const MountEntry* found = nullptr;
   for (const MountEntry& entry : table) {
     if (!config::is_at_or_below(path, entry.mount_point)) continue;
-    if (found == nullptr || entry.mount_point.size() >= found->mount_point.size()) found = &entry;
+    if (found == nullptr || entry.mount_point.size() > found->mount_point.size()) found = &entry;
   }
-  return found;
+  return found == nullptr ? nullptr : find_mount_at(table, found->mount_point);
 }
 
 const MountEntry* find_main_mount(const std::vector<MountEntry>& table, const MountEntry& bind) {

@@ -56,6 +56,13 @@ TEST(MountTable, FindsTheUppermostOfSeveral) {
   EXPECT_EQ(find_mount_at(table, "/mnt/a"), nullptr);
 }
 
+TEST(MountTable, FindsTheUppermostWhenAnotherWasPutBeneathIt) {
+  const auto table = parse_mount_table(
+      "42 44 0:39 / /mnt/a rw - fuse.inductorfs inductorfs rw\n"
+      "44 27 0:40 / /mnt/a rw - fuse.inductorfs inductorfs rw\n");
+  EXPECT_EQ(find_mount_at(table, "/mnt/a")->id, 42U);
+}
+
 TEST(MountTable, IsThatOfThisProcess) {
   const auto table = read_mount_table();
   const MountEntry* proc = find_mount_at(table, "/proc");

@@ -17,23 +17,21 @@
 namespace inductorfs::cli {
 namespace {
 
-/// Looks at the mountpoint while nothing is mounted there, and becomes the supervisor. Returns only an error.
+/// Looks at the mountpoint while nothing living is mounted there, and becomes the supervisor. Returns only an error.
 Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   // Before anything changes the directory that relative paths are taken from.
   INDUCTORFS_TRY_ASSIGN(const auto program, mount::own_program());
   INDUCTORFS_TRY(mount::settle(settings.mountpoint, settings.foreground));
   if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
-  INDUCTORFS_TRY(places::free_mountpoint(settings.mountpoint));
+  INDUCTORFS_TRY_ASSIGN(bool uncovered, places::free_mountpoint(settings.mountpoint));
   auto real = places::resolve_mountpoint(settings.mountpoint);
   if (!real) return mount::wrong_path(real.error());
-  INDUCTORFS_TRY(places::free_mountpoint(*real));
-  // Again, because whose directory a link leads to cannot be seen below a dead mount.
-  real = places::resolve_mountpoint(settings.mountpoint);
-  if (!real) return mount::wrong_path(real.error());
+  INDUCTORFS_TRY_ASSIGN(const bool uncovered_too, places::free_mountpoint(*real));
   settings.mountpoint = std::move(*real);
-  INDUCTORFS_TRY(places::check_outside_of_mounts("the mountpoint", settings.mountpoint));
+  INDUCTORFS_TRY(places::check_mountpoint_outside_of_mounts(settings.mountpoint));
   INDUCTORFS_TRY(mount::check_place_of_store(settings.store));
-  INDUCTORFS_TRY_ASSIGN(const auto ownership, places::ownership_of(settings.mountpoint));
+  INDUCTORFS_TRY_ASSIGN(auto ownership, places::ownership_of(settings.mountpoint));
+  ownership.uncovered = ownership.uncovered || uncovered || uncovered_too;
   if (::geteuid() == 0 && ownership.uid != 0) config::give_default_places(settings, config::user_by_id(ownership.uid));
   return fail(mount::launch_supervisor({settings, ownership}, program, readiness));
 }

@@ -68,6 +68,7 @@ Result<Frozen> from_json(const Json& json) {
   frozen.ownership.uid = json.at("uid").get<uid_t>();
   frozen.ownership.gid = json.at("gid").get<gid_t>();
   frozen.ownership.mode = json.at("mode").get<mode_t>();
+  frozen.ownership.uncovered = json.value("uncovered", false);
   return frozen;
 }
 
@@ -94,7 +95,8 @@ std::string freeze(const Settings& settings, const Ownership& ownership) {
                      {"also", std::move(also)},
                      {"uid", ownership.uid},
                      {"gid", ownership.gid},
-                     {"mode", ownership.mode}};
+                     {"mode", ownership.mode},
+                     {"uncovered", ownership.uncovered}};
   // Not as text: a path may have any byte.
   const std::vector<uint8_t> bytes = Json::to_cbor(json);
   return {bytes.begin(), bytes.end()};

@@ -28,6 +28,7 @@ constexpr const char* kSubtype = "inductorfs";  // so that its type is fuse.indu
 constexpr unsigned kMaxRead = 1U << 20;
 /// A new mount reads ahead 128 KiB at a time; a precompiled header has 150 MB.
 constexpr std::string_view kReadaheadKiB = "1024";
+constexpr unsigned kBeneath = 0x200;  // MOVE_MOUNT_BENEATH (linux/mount.h), Linux 6.5
 constexpr Milliseconds kProbeDeadline{1'000};
 constexpr Milliseconds kProbeStep{5};
 
@@ -169,10 +170,17 @@ Result<Mounted> mount_as_root(const std::string& mountpoint, const MountOptions&
   INDUCTORFS_TRY_ASSIGN(auto device, open_device());
   INDUCTORFS_TRY_ASSIGN(const auto tree, make_mount(device, mountpoint, options));
   INDUCTORFS_TRY_ASSIGN(const auto id, mount_id_of(tree));
-  const bool open = options.directory >= 0;
+  const int place = options.dead >= 0 ? options.dead : options.directory;
+  const bool open = place >= 0;
   const unsigned how = MOVE_MOUNT_F_EMPTY_PATH | (open ? MOVE_MOUNT_T_EMPTY_PATH : MOVE_MOUNT_T_SYMLINKS);
-  if (::move_mount(tree.get(), "", open ? options.directory : AT_FDCWD, open ? "" : mountpoint.c_str(), how) != 0) {
-    return fail(not_mounted(mountpoint, errno));
+  const auto attach = [&](unsigned more) {
+    return ::move_mount(tree.get(), "", open ? place : AT_FDCWD, open ? "" : mountpoint.c_str(), how | more) == 0;
+  };
+  const bool beneath = options.dead >= 0 && attach(kBeneath);
+  if (!beneath && !attach(0)) return fail(not_mounted(mountpoint, errno));
+  // By its descriptor, which leads to no other mount as long as nothing is on top of it.
+  if (beneath && umount2(("/proc/self/fd/" + std::to_string(options.dead)).c_str(), MNT_DETACH) != 0) {
+    return fail_errno("unmount the dead mount at", mountpoint);
   }
   widen_readahead(mountpoint);
   return Mounted{std::move(device), id};
@@ -251,10 +259,11 @@ Result<void> unmount_as_root(const MountEntry& mount, bool lazy) {
 
 Result<Mounted> mount(const MountOptions& options) {
   const std::string mountpoint = resolved_mountpoint(options.mountpoint);
-  if (const auto there = find_mount(read_mount_table(), mountpoint)) return fail(already_mounted(mountpoint, *there));
+  const auto there = options.dead >= 0 ? std::nullopt : find_mount(read_mount_table(), mountpoint);
+  if (there) return fail(already_mounted(mountpoint, *there));
   const bool open = options.directory >= 0;
   const std::string way = open ? "/proc/self/fd/" + std::to_string(options.directory) : mountpoint;
-  INDUCTORFS_TRY(check_empty(mountpoint, way));
+  if (!options.may_hold_files) INDUCTORFS_TRY(check_empty(mountpoint, way));
   INDUCTORFS_TRY(check_device());
   return geteuid() == 0 ? mount_as_root(mountpoint, options) : mount_as_user(mountpoint, options);
 }

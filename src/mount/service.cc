@@ -16,7 +16,6 @@
 #include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/status.h"
 #include "inductorfs/places/also_record.h"
-#include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 #include "inductorfs/places/sweep.h"
 #include "store_place.h"
@@ -115,11 +114,16 @@ Result<void> Service::start(const config::Ownership& ownership) {
   if (supervision_.resumes()) return resume();
   INDUCTORFS_TRY(control::prepare_runtime_directory(socket_directory_));
   places::sweep_runtime_directory(socket_directory_);
-  INDUCTORFS_TRY(mount(ownership));
+  INDUCTORFS_TRY_ASSIGN(const auto place, places::open_mountpoint(settings_.mountpoint, ownership));
+  INDUCTORFS_TRY(mount(place));
   start_threads();
   await_catalog();
   also_.show(own_);
+  // Its number belongs to no other mount yet: `place` holds it.
+  if (place.dead) places::detach_binds_of(place.device);
   INDUCTORFS_TRY(listen());
+  // As late as this: a call that had found the directory before it was covered may have made its file after that.
+  if (place.dead || place.uncovered) left_over_ = places::move_left_over(place, settings_.mountpoint);
   note();
   supervision_.serving();
   if (!settings_.remote.empty()) {
@@ -171,7 +175,8 @@ void Service::stop() {
   if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, true); !done) {
     log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
   }
-  places::sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
+  (void)places::detach_dead_mounts(settings_.mountpoint);  // mostly none
+  places::sweep_runtime_directory(socket_directory_);      // links of other spellings that a killed predecessor left
   host_watch_.stop();
   stop_threads();
 }
@@ -203,14 +208,11 @@ void Service::drain(Deadline deadline, const std::function<bool()>& cancelled) {
   if (threads_started_ && !settings_.remote.empty()) mount::drain(*layers_, deadline, cancelled);
 }
 
-Result<void> Service::mount(const config::Ownership& ownership) {
+Result<void> Service::mount(const places::Mountpoint& place) {
   fuse::MountOptions options;
-  Fd directory;
-  if (::geteuid() == 0) {
-    INDUCTORFS_TRY_ASSIGN(auto opened, places::open_mountpoint(settings_.mountpoint, ownership));
-    directory = std::move(opened);
-    options.directory = directory.get();
-  }
+  options.directory = place.at.directory.get();
+  options.dead = place.dead.get();
+  options.may_hold_files = place.uncovered || place.dead;
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);
@@ -342,7 +344,7 @@ bool Service::is_mounted() const {
 
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
-  for (std::string warning : {sharing_warning(settings_, layers_->host->state()->facts),
+  for (std::string warning : {left_over_, sharing_warning(settings_, layers_->host->state()->facts),
                               remote_warning(settings_, layers_->remote->health()), marks_trouble(settings_.store)}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }

@@ -19,6 +19,7 @@
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/warmer.h"
 #include "inductorfs/places/also.h"
+#include "inductorfs/places/mountpoint.h"
 #include "notes.h"
 #include "own_messenger.h"
 
@@ -93,7 +94,7 @@ class Service final : public control::MountControl {
                                                 const std::function<bool()>& cancelled) override;
 
  private:
-  Result<void> mount(const config::Ownership& ownership);
+  Result<void> mount(const places::Mountpoint& place);
   Result<void> resume();
   Result<void> open_session(Fd device);
   void find_own();
@@ -114,7 +115,8 @@ class Service final : public control::MountControl {
   std::unique_ptr<Layers> layers_;
   std::optional<OwnMessenger> own_messenger_;  ///< only the session uses it
   std::unique_ptr<fuse::Session> session_;
-  places::BindId own_;  ///< the mount; empty when a resumed worker has not found it
+  places::BindId own_;     ///< the mount; empty when a resumed worker has not found it
+  std::string left_over_;  ///< what jobs wrote below the mount before (places::move_left_over()), for the user
   std::string socket_directory_;
   std::string socket_;
   places::AlsoPlaces also_;

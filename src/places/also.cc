@@ -118,8 +118,8 @@ bool has_live_daemon(const MountEntry& main_mount) {
   return control::is_listening(config::runtime_directory(0, none) + "/" + config::socket_name(main_mount.mount_point));
 }
 
-/// Takes away what a dead daemon left at the place. kBusy when it is a living one's.
-Result<void> clear_stale(const Place& place, const std::string& path) {
+/// kBusy when what is at the place is no dead daemon's.
+Result<void> check_stale(const Place& place, const std::string& path) {
   const std::vector<MountEntry> table = read_mount_table();
   if (place.covered->root == "/") {
     return fail(ErrorCode::kBusy, path + " is an inductorfs mount itself: name another place");
@@ -129,17 +129,33 @@ Result<void> clear_stale(const Place& place, const std::string& path) {
     return fail(ErrorCode::kBusy, path + " already shows the mount " + main_mount->mount_point);
   }
   log::info("places.also_stale_replaced", {{"path", path}});
-  return detach(place.fd);
+  return {};
 }
 
-/// The place, made when it is missing, without what dead daemons left there.
-Result<Place> open_place(const std::string& path) {
+/// The place, made when it is missing, with at most `layers` mounts that dead daemons left there.
+Result<Place> open_place(const std::string& path, std::ptrdiff_t layers) {
   for (int layer = 0; layer < kMostLayers; ++layer) {
     Result<Place> place = make_place(path);
     if (!place || !place->covered) return place;
-    INDUCTORFS_TRY(clear_stale(*place, path));
+    INDUCTORFS_TRY(check_stale(*place, path));
+    const auto is_there = [&](const MountEntry& entry) { return entry.mount_point == place->covered->mount_point; };
+    if (std::ranges::count_if(read_mount_table(), is_there) <= layers) return place;
+    INDUCTORFS_TRY(detach(place->fd));
   }
   return fail(ErrorCode::kBusy, path + " has too many mounts on it");
+}
+
+/// Shows `source` at the place. What a dead daemon left there goes when the new mount is there, so that no job writes
+/// below it; where the kernel cannot exchange them, a moment before.
+Result<BindId> bind_instead(const Fd& source, const std::string& path, Place& place) {
+  if (place.covered) {
+    Result<BindId> bound = bind(source, place.fd, true);
+    if (bound) INDUCTORFS_TRY(detach(place.fd));
+    if (bound) return bound;
+    INDUCTORFS_TRY_ASSIGN(auto bare, open_place(path, 0));
+    place = std::move(bare);
+  }
+  return bind(source, place.fd);
 }
 
 /// Beside what a predecessor made on the way to the same place; outermost first, which is the shortest.
@@ -151,9 +167,9 @@ void add_made(AlsoState& state, std::vector<std::string> made) {
 }
 
 Result<void> bind_place(const std::string& mountpoint, const BindId& mount, AlsoState& state) {
-  INDUCTORFS_TRY_ASSIGN(auto place, open_place(state.also.path));
+  INDUCTORFS_TRY_ASSIGN(auto place, open_place(state.also.path, 1));
   const Result<Fd> source = open_source(mountpoint, mount, state.also.name, place.user);
-  const Result<BindId> bound = source ? bind(*source, place.fd) : fail(source.error());
+  const Result<BindId> bound = source ? bind_instead(*source, state.also.path, place) : fail(source.error());
   if (!bound) {
     remove_made(place.made);
     return fail(bound.error());

@@ -15,10 +15,11 @@ namespace {
 constexpr unsigned kOpenTreeClone = 1;
 constexpr unsigned kFromDescriptor = 0x4;
 constexpr unsigned kToDescriptor = 0x40;
+constexpr unsigned kBeneath = 0x200;
 
 }  // namespace
 
-Result<BindId> bind(const Fd& source, const Fd& place) {
+Result<BindId> bind(const Fd& source, const Fd& place, bool beneath) {
   // The mount has a descriptor before it has a place, so that its number is known without looking for it.
   const Fd tree(static_cast<int>(
       ::syscall(SYS_open_tree, source.get(), "", kOpenTreeClone | O_CLOEXEC | static_cast<unsigned>(AT_EMPTY_PATH))));
@@ -26,12 +27,24 @@ Result<BindId> bind(const Fd& source, const Fd& place) {
   BindId id;
   INDUCTORFS_TRY_ASSIGN(const auto mount, mount_id_of(tree));
   id.mount = mount;
-  if (::syscall(SYS_move_mount, tree.get(), "", place.get(), "", kFromDescriptor | kToDescriptor) != 0) {
-    return fail_errno("move_mount");
-  }
+  const unsigned how = kFromDescriptor | kToDescriptor | (beneath ? kBeneath : 0);
+  if (::syscall(SYS_move_mount, tree.get(), "", place.get(), "", how) != 0) return fail_errno("move_mount");
   const std::vector<MountEntry> table = read_mount_table();
   if (const MountEntry* const entry = find_mount_by_id(table, id.mount)) id.device = entry->device;
   return id;
+}
+
+Result<Covered> open_covered(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  INDUCTORFS_TRY_ASSIGN(const auto around, open_path(path.substr(0, slash)));
+  Covered found;
+  // A copy of the mount around it, without the mounts on top of that one.
+  found.around = Fd(static_cast<int>(::syscall(SYS_open_tree, around.fd.get(), "",
+                                               kOpenTreeClone | O_CLOEXEC | static_cast<unsigned>(AT_EMPTY_PATH))));
+  if (!found.around) return fail_errno("open_tree", path);
+  INDUCTORFS_TRY_ASSIGN(found.directory,
+                        open_at(found.around.get(), path.substr(slash + 1), O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  return found;
 }
 
 const MountEntry* find_bind(const std::vector<MountEntry>& table, const BindId& id) {

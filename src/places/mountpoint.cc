@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <vector>
 
 #include "inductorfs/base/fd.h"
@@ -27,6 +28,7 @@
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/places/also.h"
 #include "inductorfs/places/own_mounts.h"
+#include "inductorfs/places/place.h"
 #include "walk.h"
 
 namespace inductorfs::places {
@@ -36,6 +38,8 @@ constexpr Milliseconds kTouchPatience{2000};
 constexpr int kDeadMark = 3;
 /// More layers than this at one mountpoint are nothing that daemons of ours made.
 constexpr int kMostLayers = 16;
+constexpr mode_t kPermissions = 07777;
+constexpr mode_t kPrivate = 0700;
 
 bool is_served(const std::string& path) {
   return control::is_listening(config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
@@ -175,13 +179,29 @@ bool end_waits_without_daemon(const MountEntry& mount) {
   return true;
 }
 
-Result<void> free_mountpoint(const std::string& path) {
+bool detach_dead_mounts(const std::string& path) {
+  for (int layer = 0; layer < kMostLayers; ++layer) {
+    const std::vector<MountEntry> table = read_mount_table();
+    const MountEntry* const top = find_mount_at(table, path);
+    if (top == nullptr || !top->is_ours() || !is_dead_mount(path)) return layer > 0;
+    // If that fails, the next mount or unmount tries it again.
+    if (!unmount_if_there(path, {top->id, top->device}, true)) return layer > 0;
+    detach_binds_of(top->device);
+  }
+  return true;
+}
+
+Result<bool> free_mountpoint(const std::string& path) {
+  bool uncovered = false;
   for (int layer = 0; layer < kMostLayers; ++layer) {
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* top = find_mount_at(table, path);
-    if (top == nullptr) return {};
+    if (top == nullptr) return uncovered;
     const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(*top);
-    const bool living = !top->is_ours() || is_served(path) || (!held && !is_dead_mount(path));
+    // Held up for an ordinary user, it would only hold up whoever asks it.
+    const bool may_ask = top->is_ours() && !is_served(path) && (!held || ::geteuid() == 0);
+    const bool dead = may_ask && is_dead_mount(path);
+    const bool living = !held && !dead;
     if (living && !top->is_ours()) {
       return fail(ErrorCode::kBusy, "another file system (" + top->type + ") is mounted there: " + path +
                                         ": name a directory below it, as " + path + "/inductorfs, or unmount it first");
@@ -195,6 +215,9 @@ Result<void> free_mountpoint(const std::string& path) {
       return fail(ErrorCode::kBusy,
                   "already mounted (" + top->type + "): " + path + ": unmount it first, or mount at another directory");
     }
+    const auto is_there = [&](const MountEntry& entry) { return entry.mount_point == path; };
+    uncovered = std::ranges::count_if(table, is_there) == 1;
+    if (uncovered && dead) return false;
     log::info("places.dead_mount_replaced", {{"mountpoint", path}});
     const std::string device = top->device;
     INDUCTORFS_TRY(unmount_if_there(path, {top->id, device}, true));  // to end the waits may have been enough
@@ -203,17 +226,30 @@ Result<void> free_mountpoint(const std::string& path) {
   return fail(ErrorCode::kBusy, "too many mounts: " + path + ": unmount them first");
 }
 
-Result<void> check_outside_of_mounts(const std::string& what, const std::string& path) {
+namespace {
+
+Result<void> check_outside(const std::string& what, const std::string& path, bool may_be_covered) {
   std::array<char, PATH_MAX> real{};
   for (std::string at = path; ::realpath(at.c_str(), real.data()) == nullptr;) {
     if (errno != ENOENT || at.size() <= 1) return {};  // whoever uses it says what is wrong with it
     at.resize(std::max<size_t>(at.rfind('/'), 1));
   }
-  const std::vector<MountEntry> table = read_mount_table();
+  std::vector<MountEntry> table = read_mount_table();
+  if (may_be_covered) std::erase_if(table, [&](const MountEntry& entry) { return entry.mount_point == path; });
   const MountEntry* around = find_mount_of(table, real.data());
   if (around == nullptr || !around->is_ours()) return {};
   return fail(ErrorCode::kInvalid, what + " must not lie in an inductorfs mount: " + path + " lies in " +
                                        around->mount_point + ": name a directory outside of it");
+}
+
+}  // namespace
+
+Result<void> check_outside_of_mounts(const std::string& what, const std::string& path) {
+  return check_outside(what, path, false);
+}
+
+Result<void> check_mountpoint_outside_of_mounts(const std::string& mountpoint) {
+  return check_outside("the mountpoint", mountpoint, true);
 }
 
 Result<void> check_can_hold_files(const std::string& what, const std::string& path) {
@@ -278,17 +314,42 @@ std::optional<Followed> follow_links(const std::string& path) {
   return result;
 }
 
+/// What stat(2) says of a directory, or of the one that a mount of ours covers; asks nothing of that mount. Without the
+/// right to look below it: what the kernel has kept of the mount's root, no permission of anybody if that is nothing.
+Result<struct stat> stat_directory(const std::string& path) {
+  struct stat found {};
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const top = find_mount_at(table, path);
+  if (top == nullptr || !top->is_ours()) {
+    if (::lstat(path.c_str(), &found) != 0) return fail_errno("stat", path);
+    return found;
+  }
+  if (const Result<Covered> covered = open_covered(path)) {
+    if (::fstat(covered->directory.get(), &found) != 0) return fail_errno("stat", path);
+    return found;
+  }
+  struct statx kept {};
+  constexpr int kKept = AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC;
+  if (::statx(AT_FDCWD, path.c_str(), kKept, STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID, &kept) != 0) {
+    return fail_errno("stat", path);
+  }
+  found.st_mode = kept.stx_mode;
+  found.st_uid = kept.stx_uid;
+  found.st_gid = kept.stx_gid;
+  return found;
+}
+
 }  // namespace
 
 Result<std::string> resolve_mountpoint(const std::string& path) {
   if (const auto real = follow_links(path)) {
-    struct stat found {};
-    if (::lstat(real->path.c_str(), &found) != 0) return real->path;  // a dead mount
-    if (!S_ISDIR(found.st_mode)) {
+    const Result<struct stat> found = stat_directory(real->path);
+    if (!found) return real->path;  // whoever uses it says what is wrong with it
+    if (!S_ISDIR(found->st_mode)) {
       return fail(ErrorCode::kNotDirectory, "the mountpoint is no directory: " + path + ": name an empty directory");
     }
     for (const auto& [link, user] : real->links) {
-      if (::geteuid() != 0 || user == found.st_uid) continue;
+      if (::geteuid() != 0 || user == found->st_uid) continue;
       return fail(ErrorCode::kNotPermitted, link + " is a symbolic link of the user " + std::to_string(user) +
                                                 ", and does not lead to a directory of that user: name the mountpoint "
                                                 "without it (" +
@@ -307,28 +368,97 @@ Result<std::string> resolve_mountpoint(const std::string& path) {
 }
 
 Result<config::Ownership> ownership_of(const std::string& mountpoint) {
-  struct stat found {};
-  const bool is_there = ::stat(mountpoint.c_str(), &found) == 0;
-  if (!is_there && errno == ENOENT) {
+  Result<struct stat> found = stat_directory(mountpoint);
+  const bool unknown = !found || (found->st_mode & kPermissions) == 0;
+  const bool uncovered = unknown && detach_dead_mounts(mountpoint);
+  if (uncovered) found = stat_directory(mountpoint);
+  if (!found && found.error().code() == ErrorCode::kNotFound) {
     return fail(ErrorCode::kNotFound,
                 "the mountpoint was removed while this command ran: " + mountpoint + ": try again");
   }
-  if (!is_there) return fail_errno("stat", mountpoint);
-  if (::geteuid() != 0) return config::Ownership{::geteuid(), ::getegid(), found.st_mode & 07777U};
-  return config::Ownership{found.st_uid, found.st_gid, found.st_mode & 07777U};
+  if (!found) return fail(found.error());
+  if (::geteuid() != 0) return config::Ownership{::geteuid(), ::getegid(), found->st_mode & kPermissions, uncovered};
+  return config::Ownership{found->st_uid, found->st_gid, found->st_mode & kPermissions, uncovered};
 }
 
-Result<Fd> open_mountpoint(const std::string& path, const config::Ownership& looked_at) {
-  Result<Step> at = open_path(path);
-  if (!at) return fail(std::move(at).error().with_context("mountpoint"));
+namespace {
+
+/// Opens what a dead mount of ours covers, and leaves that there; if this process cannot, it detaches the mount.
+Result<Mountpoint> open_below_dead(const std::string& path) {
+  Mountpoint place;
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const top = find_mount_at(table, path);
+  if (top == nullptr || !top->is_ours() || !is_dead_mount(path)) return place;
+  log::info("places.dead_mount_replaced", {{"mountpoint", path}});
+  if (Result<Covered> covered = open_covered(path); covered && ::geteuid() == 0) {
+    INDUCTORFS_TRY_ASSIGN(place.dead, open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+    INDUCTORFS_TRY_ASSIGN(const auto id, mount_id_of(place.dead));
+    if (id != top->id)
+      return fail(ErrorCode::kBusy, "the mountpoint changed during the mount: " + path + ": try again");
+    place.at = std::move(*covered);
+    place.device = top->device;
+    return place;
+  }
+  INDUCTORFS_TRY(unmount_if_there(path, {top->id, top->device}, true));
+  detach_binds_of(top->device);
+  place.uncovered = true;
+  return place;
+}
+
+}  // namespace
+
+Result<Mountpoint> open_mountpoint(const std::string& path, const config::Ownership& looked_at) {
+  INDUCTORFS_TRY_ASSIGN(auto place, open_below_dead(path));
+  place.uncovered = place.uncovered || looked_at.uncovered;
+  const bool root = ::geteuid() == 0;
+  const auto open = [root](const std::string& at) -> Result<Fd> {
+    if (!root) return open_at(AT_FDCWD, at, O_PATH | O_DIRECTORY);
+    Result<Step> step = open_path(at);
+    if (!step) return fail(std::move(step).error().with_context("mountpoint"));
+    return std::move(step->fd);
+  };
+  if (!place.dead) {
+    INDUCTORFS_TRY_ASSIGN(place.at.around, open(path.substr(0, std::max<size_t>(path.rfind('/'), 1))));
+    INDUCTORFS_TRY_ASSIGN(place.at.directory, open(path));
+  }
+  if (!root) return place;
   struct stat found {};
-  if (::fstat(at->fd.get(), &found) != 0) return fail_errno("stat", path);
+  if (::fstat(place.at.directory.get(), &found) != 0) return fail_errno("stat", path);
   const bool same = S_ISDIR(found.st_mode) && found.st_uid == looked_at.uid && found.st_gid == looked_at.gid &&
-                    (found.st_mode & 07777U) == looked_at.mode;
-  if (same) return std::move(at->fd);
+                    (found.st_mode & kPermissions) == looked_at.mode;
+  if (same) return place;
   return fail(ErrorCode::kNotPermitted,
               "the mountpoint was replaced, or its owner or mode changed, during the mount: " + path +
                   ": check who may write to the directories above it, and try again");
+}
+
+std::string move_left_over(const Mountpoint& place, const std::string& path) {
+  std::vector<std::string> names;
+  const Handle<DIR, ::closedir> directory(::opendir(through_descriptor(place.at.directory).c_str()));
+  while (const dirent* item = directory ? ::readdir(directory.get()) : nullptr) {
+    const std::string_view name = item->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (names.empty()) return {};
+  const std::string aside =
+      name_of(path) + ".left-over-" + std::to_string(::time(nullptr)) + "-" + std::to_string(::getpid());
+  const bool made = ::mkdirat(place.at.around.get(), aside.c_str(), kPrivate) == 0;
+  const Fd target(made ? ::openat(place.at.around.get(), aside.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                       : -1);
+  size_t moved = 0;
+  for (const std::string& name : names) {
+    if (target && ::renameat(place.at.directory.get(), name.c_str(), target.get(), name.c_str()) == 0) ++moved;
+  }
+  const std::string beside = path.substr(0, path.rfind('/') + 1) + aside;
+  std::string text = "while no daemon served, jobs wrote into the directory below the mount " + path + " (" +
+                     std::to_string(names.size()) + " names, one is " + names.front() + "): ";
+  if (moved > 0) text += std::to_string(moved) + " are in " + beside + " now, remove that when no job needs it";
+  if (moved == 0 && made) (void)::unlinkat(place.at.around.get(), aside.c_str(), AT_REMOVEDIR);
+  if (moved > 0 && moved < names.size()) text += "; ";
+  if (moved < names.size()) {
+    text += std::to_string(names.size() - moved) + " could not be moved and are hidden: unmount, and move them away";
+  }
+  return text;
 }
 
 }  // namespace inductorfs::places

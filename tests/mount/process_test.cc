@@ -172,7 +172,7 @@ TEST(DeadMount, IsNoneWhereADirectoryAnswers) {
 
 TEST(FreeMountpoint, RefusesAForeignMount) {
   EXPECT_TRUE(places::free_mountpoint("/no/such/mount").has_value());
-  const Result<void> freed = places::free_mountpoint("/proc");
+  const Result<bool> freed = places::free_mountpoint("/proc");
   ASSERT_FALSE(freed.has_value());
   EXPECT_EQ(freed.error().code(), ErrorCode::kBusy);
 }

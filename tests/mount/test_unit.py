@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import places
+from inductorfs_testing import compare, places
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.processes import run
 from inductorfs_testing.takeovers import healthy
@@ -130,8 +130,9 @@ def test_a_worker_of_root_gets_no_new_privileges_without_the_unit(cluster):
 @pytest.mark.usefixtures("root")
 def test_a_mount_works_with_the_rights_of_the_unit_only(cluster):
     node = cluster.node("a", start=False)
-    done = run(["setpriv", "--no-new-privs", f"--bounding-set={dropped()}", f"--inh-caps={dropped()}", places.program(), "mount", node.cache,
-                "--store", node.store, "--log", node.log, *cluster.options()], node.env(), seconds=30)
+    command = ["setpriv", "--no-new-privs", f"--bounding-set={dropped()}", f"--inh-caps={dropped()}", places.program(), "mount", node.cache,
+               "--store", node.store, "--log", node.log, *cluster.options()]
+    done = run(command, node.env(), seconds=30)
     assert done.code == 0, done.err
     directory = node.cache / "d"
     directory.mkdir(mode=0o755)
@@ -145,6 +146,11 @@ def test_a_mount_works_with_the_rights_of_the_unit_only(cluster):
     assert (directory / "x").read_text() == "x"
     status = Path(f"/proc/{node.worker()}/status").read_text()
     assert re.search(r"^NoNewPrivs:\t1$", status, re.MULTILINE)
+    bare = os.stat(node.root).st_dev
+    node.kill_daemon()
+    done = run(command, node.env(), seconds=30)
+    assert (done.code, done.err) == (0, "") and compare.mounts_below(node.root) == [str(node.cache)]
+    assert (directory / "x").read_text() == "x" and os.stat(node.cache).st_dev != bare
     node.unmount()
 
 

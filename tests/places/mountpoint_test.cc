@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -175,6 +176,89 @@ TEST(OwnMount, IsUnmountedAndNoOtherOneAtItsPath) {
   table = read_mount_table();
   EXPECT_EQ(find_mount_at(table, other + "/m"), nullptr);
   EXPECT_EQ(::umount2((own + "/m").c_str(), MNT_DETACH), 0);
+}
+
+/// A mountpoint of this process with a mount whose daemon has gone.
+class DeadMount : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    INDUCTORFS_NEEDS_NO_EMULATOR("fsopen(2)");
+    if (::access("/dev/fuse", R_OK | W_OK) != 0) INDUCTORFS_LACKS("/dev/fuse");
+    ASSERT_TRUE(make_directories(path_).has_value());
+    ASSERT_EQ(::chmod(path_.c_str(), 01750), 0);
+    mount_over({});
+    ASSERT_TRUE(is_dead_mount(path_));
+  }
+  void TearDown() override {
+    while (::umount2(path_.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+    }
+  }
+  /// Nobody holds its device.
+  fuse::Mounted mount_over(const Mountpoint& place) {
+    fuse::MountOptions options;
+    options.mountpoint = path_;
+    options.directory = place.at.directory.get();
+    options.dead = place.dead.get();
+    options.may_hold_files = true;
+    auto mounted = fuse::mount(options);
+    EXPECT_TRUE(mounted) << mounted.error().to_string();
+    return mounted ? fuse::Mounted{Fd(), mounted->id} : fuse::Mounted{};
+  }
+  std::ptrdiff_t layers() const {
+    const std::vector<MountEntry> table = read_mount_table();
+    return std::count_if(table.begin(), table.end(),
+                         [&](const MountEntry& entry) { return entry.mount_point == path_; });
+  }
+  testing::TemporaryDirectory directory_;
+  std::string path_ = directory_ / "m";
+};
+
+TEST_F(DeadMount, StaysUntilTheNewOneIsThere) {
+  EXPECT_EQ(free_mountpoint(path_).value_or(true), false);
+  EXPECT_EQ(layers(), 1);
+  const auto ownership = ownership_of(path_);
+  ASSERT_TRUE(ownership);
+  EXPECT_EQ(ownership->mode, 01750U) << "of the directory below";
+  auto place = open_mountpoint(path_, *ownership);
+  ASSERT_TRUE(place) << place.error().to_string();
+  EXPECT_TRUE(place->dead);
+  EXPECT_FALSE(place->uncovered);
+  const auto mounted = mount_over(*place);
+
+  EXPECT_TRUE(find_own_mount(path_, mounted.id)) << "it shows, whether the kernel has exchanged them or put it on top";
+  EXPECT_EQ(move_left_over(*place, path_), "");
+  place = Mountpoint();
+  EXPECT_TRUE(detach_dead_mounts(path_));
+  EXPECT_EQ(layers(), 0);
+  EXPECT_FALSE(detach_dead_mounts(path_));
+}
+
+TEST_F(DeadMount, DoesNotHinderAMountOverADirectoryWithFiles) {
+  const Result<Covered> below = open_covered(path_);  // as a container does that does not have the mount
+  ASSERT_TRUE(below);
+  ASSERT_EQ(::mkdirat(below->directory.get(), "written", 0755), 0);
+  const auto ownership = ownership_of(path_);
+  ASSERT_TRUE(ownership);
+  const auto place = open_mountpoint(path_, *ownership);
+  ASSERT_TRUE(place) << place.error().to_string();
+  (void)mount_over(*place);
+
+  const std::string told = move_left_over(*place, path_);
+  const size_t aside = told.find(path_ + ".left-over-");
+  ASSERT_NE(aside, std::string::npos) << told;
+  const std::string kept = told.substr(aside, told.find(' ', aside) - aside) + "/written";
+  EXPECT_EQ(::access(kept.c_str(), F_OK), 0) << told;
+  EXPECT_TRUE(detach_dead_mounts(path_));
+  EXPECT_EQ(::rmdir(path_.c_str()), 0) << "nothing is left in it";
+}
+
+TEST_F(DeadMount, OfWhichSeveralLieOverEachOtherLosesAllButOne) {
+  for (int layer = 0; layer < 3; ++layer) {
+    ASSERT_EQ(::mount(path_.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr), 0);
+  }
+  EXPECT_EQ(free_mountpoint(path_).value_or(true), false);
+  EXPECT_EQ(layers(), 1);
+  EXPECT_TRUE(is_dead_mount(path_)) << "the directory never shows";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ struct Ownership {
   uid_t uid = 0;
   gid_t gid = 0;
   mode_t mode = 0755;
+  bool uncovered = false;  ///< the dead mount that was there is detached already, so jobs may have written there since
 };
 
 }  // namespace inductorfs::config

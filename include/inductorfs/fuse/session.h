@@ -21,6 +21,11 @@ struct MountOptions {
   std::string source = "inductorfs";
   bool allow_other = false;  ///< root needs nothing for it; others need user_allow_other in /etc/fuse.conf
   int directory = -1;        ///< the mountpoint, opened with O_PATH: root mounts there, whatever has its path by then
+  /// The root of a dead mount that covers `directory`, opened with O_PATH. The new mount replaces it, so that nobody
+  /// ever sees the directory; before Linux 6.5 it comes on top, and the dead one stays below until somebody detaches
+  /// it.
+  int dead = -1;
+  bool may_hold_files = false;  ///< the directory need not be empty
 };
 
 struct Mounted {

@@ -20,8 +20,18 @@ struct BindId {
   bool operator==(const BindId&) const = default;
 };
 
-/// Shows the directory `source` at `place` and returns the new bind mount.
-[[nodiscard]] Result<BindId> bind(const Fd& source, const Fd& place);
+/// Shows the directory `source` at `place` and returns the new bind mount. With `beneath`, `place` is the root of a
+/// mount, and the new one comes beneath that: an error before Linux 6.5.
+[[nodiscard]] Result<BindId> bind(const Fd& source, const Fd& place, bool beneath = false);
+
+/// A directory that a mount covers, and the directory that it lies in, both without any mount on top of them.
+struct Covered {
+  Fd around;
+  Fd directory;  ///< O_PATH
+};
+
+/// Opens what the mount at `path` covers. Asks nothing of that mount. kNotPermitted for an ordinary user.
+[[nodiscard]] Result<Covered> open_covered(const std::string& path);
 
 /// Returns the bind mount, wherever its directory is now, or nullptr when it is gone.
 [[nodiscard]] const MountEntry* find_bind(const std::vector<MountEntry>& table, const BindId& id);

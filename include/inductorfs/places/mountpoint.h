@@ -9,11 +9,12 @@
 #include "inductorfs/places/bind.h"
 #include "inductorfs/places/own_mounts.h"
 
-/// The directory that a mount is to cover. These functions examine it before the process has any other thread.
+/// The directory that a mount is to cover, which the dead mount of a killed daemon may cover until the new one is
+/// there.
 namespace inductorfs::places {
 
 /// Says whether `path` is a mount whose daemon is gone (ENOTCONN). A child process with a deadline asks the kernel,
-/// because every process that touches a mount hangs while its daemon hangs. The process must have one thread.
+/// because every process that touches a mount hangs while its daemon hangs.
 [[nodiscard]] bool is_dead_mount(const std::string& path);
 
 /// Says whether /proc shows a process of the mount's daemon that has this very mount. It does not for a mount that a
@@ -35,12 +36,19 @@ namespace inductorfs::places {
 /// mount with the number away, wherever it is, and returns kNotPermitted.
 [[nodiscard]] Result<BindId> find_own_mount(const std::string& mountpoint, uint64_t id);
 
-/// Removes what a dead daemon left mounted there. kBusy when anything living is mounted there.
-[[nodiscard]] Result<void> free_mountpoint(const std::string& path);
+/// Makes sure that nothing but one dead mount covers the directory; kBusy when anything living is mounted there. The
+/// dead mount stays, so that jobs get ENOTCONN until the new one is there and never write into the directory, unless an
+/// ordinary user's mount cannot tell (ENOTCONN) that it is dead; then it is detached, and the result is true.
+[[nodiscard]] Result<bool> free_mountpoint(const std::string& path);
+/// Detaches the dead mounts at `path`, best effort, and returns whether there was one: the last one that was replaced
+/// stays below the new one where the kernel cannot exchange them (fuse::mount()).
+bool detach_dead_mounts(const std::string& path);
 
 /// Refuses with kInvalid a `path` that lies, or would be made, in an inductorfs mount: a mount in a mount, or a store
 /// that a mount serves, waits for itself. `what` is the path in the words of the command line.
 [[nodiscard]] Result<void> check_outside_of_mounts(const std::string& what, const std::string& path);
+/// The same for the mountpoint, which a dead mount may cover.
+[[nodiscard]] Result<void> check_mountpoint_outside_of_mounts(const std::string& mountpoint);
 
 /// Refuses with kInvalid a directory on a file system that the kernel makes up (/proc, /sys), or below a file, where
 /// nothing can be stored. `what` is the path in the words of the command line.
@@ -49,10 +57,24 @@ namespace inductorfs::places {
 /// Returns an absolute path with symbolic links followed. kNotFound and kNotDirectory name the remedy. For root a link
 /// of another user leads only to a directory of that user; else kNotPermitted.
 [[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);
+/// Owner and mode of the directory, also below a dead mount. An ordinary user cannot look there: what the kernel knows
+/// of the mount's root is the same. When the kernel knows nothing, nobody has used that mount, and it is detached.
 [[nodiscard]] Result<config::Ownership> ownership_of(const std::string& mountpoint);
-/// Opens, with O_PATH, the directory to mount on; `path` is one that resolve_mountpoint() returned. It matters to root:
-/// the owner of a directory on the way may have put another directory there in the meantime. kNotPermitted when owner
-/// or mode are not those of `looked_at`.
-[[nodiscard]] Result<Fd> open_mountpoint(const std::string& path, const config::Ownership& looked_at);
+
+/// The directory to mount on, as it is when everything else is ready for the mount.
+struct Mountpoint {
+  Covered at;
+  Fd dead;                 ///< the root of the dead mount that still covers it, opened with O_PATH
+  std::string device;      ///< MountEntry::device of that mount
+  bool uncovered = false;  ///< a dead mount was detached, so jobs may write there until the new one is there
+};
+
+/// Opens the directory; `path` is one that resolve_mountpoint() returned. A dead mount stays on it if this is root, and
+/// is detached if not, because fusermount3 mounts nothing where one is. For root: the owner of a directory on the way
+/// may have put another directory there in the meantime. kNotPermitted when owner or mode are not those of `looked_at`.
+[[nodiscard]] Result<Mountpoint> open_mountpoint(const std::string& path, const config::Ownership& looked_at);
+/// Moves what jobs have written into the covered directory to a directory beside it. Returns what a person should know
+/// about that; empty when there was nothing.
+[[nodiscard]] std::string move_left_over(const Mountpoint& place, const std::string& path);
 
 }  // namespace inductorfs::places

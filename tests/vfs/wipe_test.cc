@@ -48,6 +48,25 @@ TEST(WipeOfTwoSets, TheSecondOneIsEverybodysWhereTheFirstHasGoneUnderAnotherName
   EXPECT_TRUE(removed) << (removed ? "" : removed.error().to_string());
 }
 
+/// It is committed for its process, by whoever looks: it has to be in the environment that it was made in.
+TEST(WipeOfTwoSets, TheSecondOneThatAnotherProcessHasCommittedIsShared) {
+  const auto cluster = remote::make_memory_cluster();
+  HostOptions options;
+  options.jobs = {{own_pid(), "torch"}, {1, "torch"}};
+  Host host(cluster, options);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(make_set(host, "triton/" + key, "first", own_pid()));
+  ASSERT_TRUE(host.sync());
+  ASSERT_TRUE(host.exists("triton/0/" + key + "/__grp__k.json"));
+  ASSERT_TRUE(make_set(host, "triton/0/" + key, "second", own_pid()));
+  ASSERT_TRUE(remove_tree(host, "triton/" + key));
+  host.act_as(1);
+  EXPECT_EQ(host.read("triton/0/" + key + "/k.source").value_or("absent"), "second");
+  ASSERT_TRUE(host.sync());
+  const auto files = host.file_system->status();
+  EXPECT_EQ(files.foreign, 0U) << (files.foreign_reasons.empty() ? "" : files.foreign_reasons.front());
+}
+
 /// A kernel that keeps listing and names until it is told, which it is from another thread: it asks for the removal.
 TEST(WipeOfTwoSets, WhatWasListedIsRemovedWithItsSet) {
   const auto cluster = remote::make_memory_cluster();

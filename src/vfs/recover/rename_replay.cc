@@ -5,6 +5,7 @@
 
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 
@@ -32,7 +33,7 @@ std::optional<Result<void>> RenameReplay::finish_in_set(const Site& from, const 
   });
   if (!set) return fail(set.error());
   if (!*set) return std::nullopt;
-  key_sets_.commit_if_complete(to, **set, caller.pid);
+  key_sets_.commit_if_complete(to.parent, parent_path(to.path), **set, caller.pid);
   changed_names_in(from.parent);
   changed_names_in(to.parent);
   return Result<void>{};

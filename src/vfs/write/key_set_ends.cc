@@ -137,7 +137,7 @@ void KeySets::settle(NodeId directory) {
     return set == state.writers.end() ? std::nullopt : std::optional(set->first);
   });
   const auto path = next ? nodes_.path_of(*node) : std::nullopt;
-  if (path) commit_if_complete(site_of(node, *path, std::string(1, '.')), *next, next->process);
+  if (path) commit_if_complete(node, *path, *next, next->process);
 }
 
 bool KeySets::remove_second(NodeId directory, std::string_view name) {

@@ -139,27 +139,24 @@ void KeySets::note_where(KeyState::WriterSet& set, const std::string& path) {
   if (disk_.make_symlink(path, link)) set.where = path;
 }
 
-void KeySets::commit_if_complete(const Site& site, const SetOwner& set_writer, pid_t caller) {
-  const NodePtr& directory = site.parent;
+void KeySets::commit_if_complete(const NodePtr& directory, std::string path, const SetOwner& set_writer, pid_t caller) {
   const std::string pending = pending_path(*directory, set_writer);
   const auto is_ready = [&](KeyState& state) {
     const auto set = state.writers.find(set_writer);
     if (set == state.writers.end()) return false;
-    set->second.complete =
-        set->second.is_of_one_thread() &&
-        state_of_set(set->second.names(), disk_, pending, last_component(parent_path(site.path))) == SetState::kWhole;
+    set->second.complete = set->second.is_of_one_thread() &&
+                           state_of_set(set->second.names(), disk_, pending, last_component(path)) == SetState::kWhole;
     if (set->second.complete) settle_disputes(set->second);
-    return set->second.complete && is_free(state, parent_path(site.path));
+    return set->second.complete && is_free(state, path);
   };
   if (!moves_.read([&](const Moves&) { return directory->key->state.with(is_ready); })) return;
   const auto files = directory->key->state.with([&](const KeyState& state) {
     const auto set = state.writers.find(set_writer);
     return set == state.writers.end() ? std::set<std::string>() : set->second.names();
   });
-  tree_.mark_view(pending, {files.begin(), files.end()}, parent_path(site.path), caller);
+  tree_.mark_view(pending, {files.begin(), files.end()}, path, caller);
   const auto architecture = marks_.architecture_of_set(pending);
-  const WriterVerdict verdict = marks_.glance(site.path, layout::Family::kTritonKernel, architecture, caller);
-  std::string path;
+  const WriterVerdict verdict = marks_.glance(path, layout::Family::kTritonKernel, architecture, caller);
   std::vector<std::string> names;
   std::string why_private;
   std::vector<NodePtr> gone;

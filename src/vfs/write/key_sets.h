@@ -46,7 +46,7 @@ class KeySets {
   /// empty when the file belongs to no set. kNoSpace when the set has kMostInSet files. The caller holds moves().
   [[nodiscard]] Result<std::optional<SetOwner>> put_into_set(const Site& from, const Site& to, const Caller& caller);
   /// Shows the set if it is whole and the first one. To be called after put_into_set(), without a lock.
-  void commit_if_complete(const Site& site, const SetOwner& set, pid_t writer);
+  void commit_if_complete(const NodePtr& directory, std::string path, const SetOwner& set, pid_t writer);
   /// Restores a set that an earlier worker left. Returns false when the directory already has a set of this owner.
   [[nodiscard]] bool restore(const NodePtr& directory, const SetOwner& owner, KeyState::WriterSet set);
   /// Reads a set that an earlier worker left in a directory of pending/.

@@ -97,7 +97,7 @@ Result<bool> Renames::rename_one(const Site& from, const Site& to, const NodePtr
     };
     INDUCTORFS_TRY_ASSIGN(const auto set, moves_.read(put));
     if (set) {
-      key_sets_.commit_if_complete(to, *set, caller.pid);
+      key_sets_.commit_if_complete(to.parent, parent_path(to.path), *set, caller.pid);
       return true;
     }
   }

@@ -112,3 +112,24 @@ def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(
         for path, value in made.items():
             assert path.read_text() == value
         node.unmount()
+
+
+@pytest.mark.usefixtures("root")
+def test_no_worker_takes_over_on_a_disk_that_has_turned_read_only_and_that_is_no_crash(cluster):
+    with Ext4(cluster.directory / "disk") as disk:
+        node = cluster.node("a", start=False)
+        done = run([places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, *cluster.options()], node.env(),
+                   seconds=60)
+        assert done.code == 0, done.err
+        made = artefacts.write_atomic(node.cache, "own/file", "mine")
+        os.sync()
+        disk.turn_read_only()
+        assert made.read_text() == "mine"
+        refuses_an_upgrade(node)
+        node.kill_worker()
+        wait_until(lambda: "supervisor.responding" in node.log.read_text(), 30, "the supervisor to answer")
+        done = node.cli("status", node.cache)
+        assert done.code == 1 and "this host's disk is out of order" in done.err, done
+        assert "supervisor.safe_mode" not in node.log.read_text()
+        assert not (node.cache / "never seen").exists(), "a compiler goes on as if there were no cache"
+        assert node.cli("unmount", node.cache, "--lazy").code == 0

@@ -115,6 +115,7 @@ Result<void> Service::start(const config::Ownership& ownership) {
   INDUCTORFS_TRY(control::prepare_runtime_directory(socket_directory_));
   places::sweep_runtime_directory(socket_directory_);
   INDUCTORFS_TRY_ASSIGN(const auto place, places::open_mountpoint(settings_.mountpoint, ownership));
+  leaves_dead_ = place.dead || place.uncovered;
   INDUCTORFS_TRY(mount(place));
   start_threads();
   await_catalog();
@@ -123,7 +124,8 @@ Result<void> Service::start(const config::Ownership& ownership) {
   if (place.dead) places::detach_binds_of(place.device);
   INDUCTORFS_TRY(listen());
   // As late as this: a call that had found the directory before it was covered may have made its file after that.
-  if (place.dead || place.uncovered) left_over_ = places::move_left_over(place, settings_.mountpoint);
+  if (leaves_dead_) left_over_ = places::move_left_over(place, settings_.mountpoint);
+  leaves_dead_ = false;
   note();
   supervision_.serving();
   if (!settings_.remote.empty()) {
@@ -171,12 +173,14 @@ void Service::stop() {
   if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
   if (!session_) return;
   heartbeat_.leave();
-  also_.hide();
-  if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, true); !done) {
-    log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
+  if (!leaves_dead_) {
+    also_.hide();
+    if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, true); !done) {
+      log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
+    }
+    (void)places::detach_dead_mounts(settings_.mountpoint);  // mostly none
   }
-  (void)places::detach_dead_mounts(settings_.mountpoint);  // mostly none
-  places::sweep_runtime_directory(socket_directory_);      // links of other spellings that a killed predecessor left
+  places::sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
   host_watch_.stop();
   stop_threads();
 }
@@ -212,7 +216,7 @@ Result<void> Service::mount(const places::Mountpoint& place) {
   fuse::MountOptions options;
   options.directory = place.at.directory.get();
   options.dead = place.dead.get();
-  options.may_hold_files = place.uncovered || place.dead;
+  options.may_hold_files = leaves_dead_;
   options.mountpoint = settings_.mountpoint;
   options.source = kSource;
   options.allow_other = settings_.allow_other.value_or(false);
@@ -221,8 +225,8 @@ Result<void> Service::mount(const places::Mountpoint& place) {
   log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", own_.device}});
   Result<void> opened = supervision_.give_device(mounted.device.get());
   if (opened) opened = open_session(std::move(mounted.device));
-  if (!opened)
-    (void)places::unmount_if_there(settings_.mountpoint, own_, true);  // the session's error is the one to tell
+  // The session's error is the one to tell.
+  if (!opened && !leaves_dead_) (void)places::unmount_if_there(settings_.mountpoint, own_, true);
   return opened;
 }
 

@@ -115,7 +115,10 @@ class Service final : public control::MountControl {
   std::unique_ptr<Layers> layers_;
   std::optional<OwnMessenger> own_messenger_;  ///< only the session uses it
   std::unique_ptr<fuse::Session> session_;
-  places::BindId own_;     ///< the mount; empty when a resumed worker has not found it
+  places::BindId own_;  ///< the mount; empty when a resumed worker has not found it
+  /// The mount is to replace a dead one and does not serve yet. If the start fails, it stays, dead, so that jobs go on
+  /// getting ENOTCONN.
+  bool leaves_dead_ = false;
   std::string left_over_;  ///< what jobs wrote below the mount before (places::move_left_over()), for the user
   std::string socket_directory_;
   std::string socket_;

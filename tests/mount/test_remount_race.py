@@ -16,6 +16,8 @@ from inductorfs_testing.processes import run, wait_until
 needs_root = pytest.mark.usefixtures("root")
 NOBODY = 65534
 ROUNDS = 4
+# The last one by os.makedirs, when the mount dies between its mkdir of a directory that is there and its question whether that is one.
+ERRORS = {"ENOTCONN", "ECONNABORTED", "EEXIST"}
 # Makes directories and files there without a pause; says how many it made, and at the end which ones, and its errors.
 WRITER = """
 import errno, json, os, sys
@@ -135,7 +137,7 @@ def test_nobody_writes_below_a_mount_that_was_killed(cluster, place, kernel):
             assert layers(place.cache) == (2 if kernel == "old" else 1)
             writers.go_on()
         names, errors = writers.end()
-    assert errors <= {"ENOTCONN", "ECONNABORTED"}, errors
+    assert errors <= ERRORS, errors
     all_is_there(place.cache, names)
     place.unmount()
     assert layers(place.cache) == 0 and os.listdir(place.cache) == []
@@ -198,7 +200,7 @@ def test_nobody_writes_below_a_further_place_of_a_mount_that_was_killed(cluster,
             assert layers(elsewhere) == 1
             writers.go_on()
         names, errors = writers.end()
-    assert errors <= {"ENOTCONN", "ECONNABORTED"}, errors
+    assert errors <= ERRORS, errors
     all_is_there(place.cache / "precompiled_headers", names)
     place.unmount()
     assert touched(elsewhere) == bare, "a job wrote into the directory below"
@@ -225,10 +227,36 @@ def test_a_mount_that_is_killed_while_it_starts_can_come_back(cluster, place, ke
             assert layers(place.cache) == (2 if kernel == "old" else 1)
             writers.go_on()
         names, errors = writers.end()
-    assert errors <= {"ENOTCONN", "ECONNABORTED"}, errors
+    assert errors <= ERRORS, errors
     all_is_there(place.cache, names)
     place.unmount()
     assert layers(place.cache) == 0 and touched(place.cache) == bare
+
+
+@needs_root
+@pytest.mark.parametrize("kernel", ["this", "old"])
+def test_a_start_that_fails_leaves_a_dead_mount(cluster, place, kernel):
+    enter = [sys.executable, "-c", OLD_KERNEL] if kernel == "old" else []
+    elsewhere = place.root / "there"
+    elsewhere.mkdir()
+    bare = [touched(place.cache), touched(elsewhere)]
+    command = [*enter, places.program(), "mount", place.cache, "--store", place.store, "--also", f"precompiled_headers={elsewhere}",
+               *[word for word in cluster.options() if word != "--no-also"]]
+    assert run(command, place.env()).code == 0
+    place.kill_daemon()
+    place.control_socket.unlink(missing_ok=True)  # any mount of this user that begins or ends removes those of dead daemons
+    place.control_socket.mkdir()
+    for _ in range(2):
+        done = run(command, place.env())
+        assert done.code == 1 and str(place.control_socket) in done.err, done.err
+        wait_until(lambda: not place.processes(), 20, "the daemon's end")
+        for path in (place.cache, elsewhere):
+            with pytest.raises(OSError, match="Transport endpoint is not connected"):
+                (path / "x").touch()
+    place.control_socket.rmdir()
+    assert run(command, place.env()).code == 0
+    place.unmount()
+    assert [touched(place.cache), touched(elsewhere)] == bare
 
 
 @needs_root
@@ -321,7 +349,7 @@ def test_an_ordinary_users_mount_comes_back_each_time(cluster, used):
             assert any(f" are in {aside} now" in warning for warning in warnings), warnings
         if writers:
             names, errors = writers.end()
-            assert errors <= {"ENOTCONN", "ECONNABORTED", "ENOENT"}, errors  # the last for a directory that was covered just now
+            assert errors <= ERRORS | {"ENOENT"}, errors  # the last for a directory that was covered just now
             roots = json.dumps([str(path) for path in (node.cache, *asides)])
             told = subprocess.run([*enter, sys.executable, "-c", LOST, roots], input=json.dumps(sorted(names)), text=True, capture_output=True)
             assert json.loads(told.stdout) == [], told.stderr

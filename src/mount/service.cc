@@ -427,6 +427,7 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
     if (done && layers_->catalog->lost_tails() != lost) continue;
     if (done) {
       // What could not be written here is not there to be published.
+      INDUCTORFS_TRY(place_of_store(layers_->store->lock(), settings_.store));
       if (std::string trouble = writing_trouble(settings_.store); !trouble.empty()) {
         return fail(ErrorCode::kReadOnly, std::move(trouble));
       }

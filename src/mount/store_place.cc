@@ -50,15 +50,19 @@ Result<std::string> place_of_store(int lock, const std::string& named) {
                                         ": put it back, or unmount and mount again, which begins an empty store");
 }
 
+std::string place_trouble(int lock, const std::string& named) {
+  const auto now = place_of_store(lock, named);
+  if (!now) return now.error().what();
+  if (*now == named) return {};
+  return "the directory of --store was moved under the mount, which goes on with it: " + named + " is " + *now +
+         " now: name that one at the next mount";
+}
+
 std::string writing_trouble(const std::string& store) {
   // Nothing is written, or the answer would wait for a slow disk. statvfs(2) and access(2) do not tell: ext4 leaves
   // both as they were when it turns read-only or stops after an error.
   const std::string lock = store + "/lock";
   const Fd fd(::open(lock.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd && errno == ENOENT) {
-    return "the directory of --store was moved or removed under the mount, so writes fail: " + store +
-           ": put it back, or unmount and mount again";
-  }
   if (fd || (errno != EROFS && errno != EIO)) return {};
   return "the disk of --store cannot be written to (" + error_from_errno(errno, "open", lock).what() +
          "), so writes fail and nothing new is published: " + store +
@@ -68,8 +72,7 @@ std::string writing_trouble(const std::string& store) {
 std::string marks_trouble(const std::string& store) {
   if (::getxattr(store.c_str(), "user.inductorfs.none", nullptr, 0) >= 0 || errno != EOPNOTSUPP) return {};
   return "the file system of --store keeps no extended attributes, so each start removes what jobs have made here and "
-         "the "
-         "cluster lacks: " +
+         "the cluster lacks: " +
          store + ": name a directory on ext4, xfs or btrfs (tmpfs keeps them from Linux 6.6 on)";
 }
 

@@ -13,6 +13,9 @@ namespace inductorfs::mount {
 /// lock, or -1. kNotFound when it was removed, or another one lies there: its files and its queue are this mount's.
 [[nodiscard]] Result<std::string> place_of_store(int lock, const std::string& named);
 
+/// Says that the store was moved, or removed under the mount, with a remedy; else empty.
+[[nodiscard]] std::string place_trouble(int lock, const std::string& named);
+
 /// Says what keeps the store from being written to, with a remedy, where the disk tells without a write; else empty.
 [[nodiscard]] std::string writing_trouble(const std::string& store);
 

@@ -95,10 +95,8 @@ std::span<const char> no_worker_line(int ended, Time seconds, std::array<char, k
   const int size = std::snprintf(
       room.data(), room.size(),
       "{\"ok\":false,\"no_worker\":true,\"code\":\"unavailable\",\"error\":\"no program can serve this mount now, "
-      "names are absent in it "
-      "and "
-      "files give EIO: %s (the last one ended with %s %d): another one is tried in %d s; see mount.failed in its "
-      "log\"}\n",
+      "names are absent in it and files give EIO: %s (the last one ended with %s %d): another one is tried in %d s; "
+      "see mount.failed in its log\"}\n",
       why, ended < 0 ? "signal" : "code", ended < 0 ? -ended : ended, static_cast<int>(seconds));
   return {room.data(), size < 0 ? 0 : std::min<size_t>(static_cast<size_t>(size), room.size() - 1)};
 }

@@ -18,7 +18,8 @@ def test_a_worker_serves_the_store_that_was_renamed_and_replaced(cluster):
     a.sync()
     moved = a.store.with_name("moved")
     os.rename(a.store, moved)
-    assert any("moved or removed" in warning for warning in a.status()["warnings"])
+    assert any(f"is {moved} now" in warning for warning in a.status()["warnings"])
+    a.sync()
     a.store.mkdir()
     a.next_worker(a.kill_worker(), seconds=20)
     assert private.read_text() == "private" and made.read_text() == "value"
@@ -35,6 +36,8 @@ def test_a_mount_whose_store_was_removed_says_so_until_it_is_mounted_anew(cluste
     made = artefacts.write_graph(a.cache, "key", "value")
     a.sync()
     shutil.rmtree(a.store)
+    done = a.cli("sync", a.cache)
+    assert done.code != 0 and "was removed or replaced under the mount" in done.err, done
     worker = a.kill_worker()
     wait_until(lambda: "supervisor.responding" in a.log.read_text(), 30, "the supervisor to answer")
     done = a.cli("status", a.cache)

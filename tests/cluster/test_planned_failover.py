@@ -39,6 +39,10 @@ class Failover(threading.Thread):
         self.promoted = self._group.fail_over(self._old)
 
 
+def entries(server):
+    return sum(int(server.command("HLEN", key)) for key in server.keys("*:idx"))
+
+
 def test_what_sync_acknowledges_during_a_planned_failover_is_in_the_cluster(cluster, group):
     a = cluster.host("a", remote=group.url)
     made = {}
@@ -52,9 +56,11 @@ def test_what_sync_acknowledges_during_a_planned_failover_is_in_the_cluster(clus
         write(number)
     failover, number, left = Failover(group), BEFORE, AFTER_THE_FAILOVER
     while left:
-        left -= not failover.is_alive()
+        is_over = not failover.is_alive()
         write(number)
-        number += 1
+        number, left = number + 1, left - is_over
+        if is_over:  # sync has returned: it is all there now, whoever still answers
+            assert entries(failover.promoted) == len(made)
     assert failover.promoted
     wait_until(group.in_step, 60, "the old master to follow the new one")
     a.sync(60)

@@ -79,20 +79,26 @@ TEST_F(Control, TurnsAwayARequestThatIsTooLong) {
 }
 
 TEST_F(Control, SeesAClientThatHasGone) {
-  Guarded<bool> noticed(false);
+  enum class Seen { kNothing, kRequest, kGone };
+  Guarded<Seen> seen(Seen::kNothing);
+  const auto waits_for = [&](Seen wanted) {
+    return seen.wait_until(
+        Deadline::after(kPatience).at(), [&](Seen s) { return s == wanted; }, [&](Seen s) { return s == wanted; });
+  };
   const auto server = serve([&](std::string_view, const Peer& peer) {
+    seen.notify_with([](Seen& s) { s = Seen::kRequest; });
     const Deadline deadline = Deadline::after(kPatience);
     while (!peer.gone() && !deadline.passed()) std::this_thread::yield();
-    noticed.notify_with([&](bool& value) { value = peer.gone(); });
+    if (peer.gone()) seen.notify_with([](Seen& s) { s = Seen::kGone; });
     return Answer{"", false};
   });
   {
     const Result<Fd> client = connect_to(path_);
     ASSERT_TRUE(client.has_value());
     ASSERT_TRUE(send_line(client->get(), "sync", Deadline::after(kPatience)).has_value());
+    EXPECT_TRUE(waits_for(Seen::kRequest)) << "who hangs up before is not served at all";
   }
-  EXPECT_TRUE(noticed.wait_until(
-      Deadline::after(kPatience).at(), [](bool value) { return value; }, [](bool value) { return value; }));
+  EXPECT_TRUE(waits_for(Seen::kGone));
 }
 
 TEST_F(Control, StopsAtOnce) {

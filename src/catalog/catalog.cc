@@ -58,6 +58,9 @@ class CatalogImpl final : public Catalog {
     if (parts_->frozen) return std::nullopt;
     return parts_->tree.read([&](const EntryTree& tree) { return tree.find(name); });
   }
+  [[nodiscard]] bool knows(const layout::Name& name) const override {
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.knows(name); });
+  }
   [[nodiscard]] bool has_directory(const layout::Name& directory) const override {
     return !parts_->frozen && parts_->tree.read([&](const EntryTree& tree) { return tree.has_directory(directory); });
   }
@@ -324,8 +327,8 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   item.queued = std::chrono::steady_clock::now();
   item.root = publish.root;
   for (const auto& entry : stamped.entries) item.digests.push_back(entry.digest);
-  add_deleted(stamped, {}, shown);
-  if (!publish.root.empty()) add_deleted(stamped, publish.root, shown);
+  if (!publish.is_again) add_deleted(stamped, {}, shown);
+  if (!publish.is_again && !publish.root.empty()) add_deleted(stamped, publish.root, shown);
   Result<void> queued = parts_->durable.notify_with([&](Durable& durable) -> Result<void> {
     std::vector<int64_t> gone;
     const auto replaced = durable.queue.same_paths(item.scope, item.paths);

@@ -264,6 +264,13 @@ std::optional<KnownEntry> EntryTree::find(const layout::Name& name) const {
   return known_of(name.path, *leaf);
 }
 
+bool EntryTree::knows(const layout::Name& name) const {
+  const PathNode* const node = node_of(name.path);
+  const auto* const shown = scopes_.shown_in(name.root);
+  const auto counts = [&](const Leaf& leaf) { return !leaf.lost && scopes_.is_in(shown, leaf.scope); };
+  return node != nullptr && first_leaf(*node, counts) != nullptr;
+}
+
 std::optional<codec::Entry> EntryTree::find_known(const remote::ScopeId& scope, std::string_view path) const {
   const PathNode* node = node_of(path);
   const auto index = scope_index(scope);

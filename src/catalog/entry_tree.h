@@ -60,6 +60,8 @@ class EntryTree {
 
   [[nodiscard]] std::optional<KnownEntry> find(const layout::Name& name) const;
   /// Finds an entry of this scope, even if it is hidden or behind another scope's, but none whose bytes were lost.
+  /// Says whether there is an entry that this root would show if nothing were hidden; lost bytes count for none.
+  [[nodiscard]] bool knows(const layout::Name& name) const;
   [[nodiscard]] std::optional<codec::Entry> find_known(const remote::ScopeId& scope, std::string_view path) const;
   /// Catalog::start_list().
   [[nodiscard]] std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const;

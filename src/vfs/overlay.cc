@@ -87,7 +87,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       places_(tree_, notifier_),
       follow_up_(services,
                  {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, damage_, phase_}),
-      republish_(services, tree_, marks_, sealer_, sealing_, options_.resume && services.catalog.queue_may_be_short()),
+      republish_(services, tree_, marks_, sealer_, sealing_),
       replay_(tree_, places_, key_sets_, removal_, renames_) {
   scopes_.on_shown([this](const std::string& shown_in, const std::vector<std::string>& paths) {
     changes_.on_shown(shown_in, paths);

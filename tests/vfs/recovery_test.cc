@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "inductorfs/base/handle.h"
 #include "vfs/host.h"
+#include "vfs/wipe.h"
 
 namespace inductorfs::testing {
 namespace {
@@ -268,6 +271,61 @@ TEST_F(Recovery, PublishesNoSetThatMissesAChild) {
   ASSERT_TRUE(b.sync());
   Host c(cluster);
   EXPECT_TRUE(eventually([&] { return c.exists(directory + "/__grp__k.json"); }));
+}
+
+/// As a worker finds its queue that was killed.
+void forget_that_the_queue_is_whole(const Host& host) {
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(sqlite3_open((host.directory / "catalog.sqlite").c_str(), &raw), SQLITE_OK);
+  Handle<sqlite3, sqlite3_close> handle(raw);
+  ASSERT_EQ(sqlite3_exec(raw, "DELETE FROM meta WHERE name='queue'", nullptr, nullptr, nullptr), SQLITE_OK);
+}
+
+/// What was deleted here is not what the cluster lacks of this host.
+TEST(RecoveryOfWhatWasDeleted, LeavesItDeletedWhereThisHostHasItElsewhere) {
+  for (const bool resumes : {true, false}) {
+    const auto cluster = remote::make_memory_cluster();
+    Host host(cluster);
+    const std::string key = triton_key_of("kernel");
+    for (const std::string place : {"marks", "triton"}) {
+      ASSERT_TRUE(host.triton_compile(place + "/" + key, "one", own_pid()));
+      ASSERT_TRUE(host.sync());
+      ASSERT_TRUE(host.exists("triton/1/" + key + "/k.ttir")) << place << ": made anew";
+      ASSERT_TRUE(remove_tree(host, "triton/1"));
+      host.stop();
+      forget_that_the_queue_is_whole(host);
+      host.start(resumes);
+      ASSERT_TRUE(host.catalog->queue_may_be_short());
+      ASSERT_TRUE(host.sync());
+      EXPECT_EQ(host.read(place + "/" + key + "/k.ttir").value_or("absent"), "one wrote k.ttir");
+      EXPECT_FALSE(host.exists("triton/1/" + key + "/k.ttir")) << place << resumes;
+    }
+  }
+}
+
+TEST(RecoveryOfWhatWasDeleted, LeavesItDeletedWhenTheClusterHasLostIt) {
+  for (const std::string place : {"marks", "triton"}) {
+    const TemporaryDirectory kept;
+    HostOptions options;
+    options.store = kept.path() + "/store";
+    const std::string key = triton_key_of("kernel");
+    {
+      Host host(remote::make_memory_cluster(), options);
+      ASSERT_TRUE(host.triton_compile(place + "/" + key, "one", own_pid()));
+      ASSERT_TRUE(host.sync());
+      ASSERT_TRUE(remove_tree(host, "triton/1"));
+      host.stop();
+      forget_that_the_queue_is_whole(host);
+    }
+    const auto anew = remote::make_memory_cluster();
+    Host host(anew, options);
+    ASSERT_TRUE(host.sync());
+    EXPECT_EQ(host.count("seal.groups"), 1U);
+    Host other(anew);
+    EXPECT_TRUE(other.wait_for_entry("triton/@/" + key + "/k.ttir")) << "the cluster has it again";
+    EXPECT_EQ(host.read(place + "/" + key + "/k.ttir").value_or("absent"), "one wrote k.ttir");
+    EXPECT_FALSE(host.exists("triton/1/" + key + "/k.ttir")) << place;
+  }
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ struct Publish {
   std::string contest;                ///< the key directory's canonical path
   std::vector<std::string> seen{};    ///< kCandidate: entry paths that the writer was shown before it wrote
   std::string root{};                 ///< the cache root in which it was made; what was deleted there is shown again
+  bool is_again = false;              ///< nobody has made it anew: what was deleted since stays deleted
 };
 
 enum class PublishState { kQueued, kPublished, kKeptLocal, kRefused };
@@ -145,6 +146,8 @@ class Catalog {
   [[nodiscard]] virtual bool wait_synced(Deadline deadline) = 0;
 
   [[nodiscard]] virtual std::optional<KnownEntry> find(const layout::Name& name) const = 0;
+  /// Says whether the index has an entry here that the root would show if nothing were hidden; also while frozen.
+  [[nodiscard]] virtual bool knows(const layout::Name& name) const = 0;
   /// Says whether some visible entry lies below this directory.
   [[nodiscard]] virtual bool has_directory(const layout::Name& directory) const = 0;
   /// Lists the visible children of a directory in name order; the list is empty when there are none.

@@ -91,7 +91,7 @@ void FollowUp::look_at_parcel(const std::string& path) {
 bool FollowUp::pins_parcel(const std::string& path) {
   const auto mark = parcel_mark_of(disk_, LocalTree::view(path));
   if (mark) pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(mark->digest, path); });
-  if (mark && !mark->fetched && sealing_.may_be_unpublished(path)) sealing_.seal_later(path);
+  if (mark && !mark->fetched && sealing_.may_be_unpublished(path)) sealing_.publish_again(path);
   return mark.has_value();
 }
 
@@ -100,7 +100,7 @@ void FollowUp::look_at_set(const std::string& path) {
   const bool is_open = std::any_of(names.begin(), names.end(),
                                    [&](const auto& name) { return tree_.seal_on_disk(join(path, name)).empty(); });
   const auto is_lost = [&](const auto& name) { return sealing_.may_be_unpublished(join(path, name)); };
-  if (!is_open && std::ranges::any_of(names, is_lost)) sealing_.seal_later(path);
+  if (!is_open && std::ranges::any_of(names, is_lost)) sealing_.publish_again(path);
   // Somebody may be writing to one, also where files of the set are still to come.
   if (is_open && !in_place_.add_left_set(path, names) && tree_.local_set_is_whole(path)) sealing_.seal_later(path);
 }
@@ -119,7 +119,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
     if (digest) pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(*digest, path); });
     if (!digest) damage_.note_left();
     const bool in_set = layout::classify(path).family == layout::Family::kTritonKernel;  // look_at_set
-    if (digest && !in_set && sealing_.may_be_unpublished(path)) sealing_.seal_later(path);
+    if (digest && !in_set && sealing_.may_be_unpublished(path)) sealing_.publish_again(path);
     return;
   }
   if (disk_.is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;

@@ -163,7 +163,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     if (!in_set && !stale_.recover_provenance(path)) return;
     pins_.with([&](Pins& pins) { pins.sealed_paths[*sealed] = path; });
     // A tuning that stayed here is published once more, and learns that the cluster has another one.
-    if (!in_set && (sealing_.may_be_unpublished(path) || sealing_.gives_way(path))) sealing_.seal_later(path);
+    if (!in_set && (sealing_.may_be_unpublished(path) || sealing_.gives_way(path))) sealing_.publish_again(path);
     return;
   }
   if (torn) return remove("not sealed when the host went down");
@@ -208,7 +208,7 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
   if (!witnessed || !stale_.recover_provenance(path) || is_changed_parcel(disk_, place)) return;
   if (mark) {
     pins_.with([&](Pins& pins) { pins.sealed_paths[mark->digest] = path; });
-    if (sealing_.may_be_unpublished(path)) sealing_.seal_later(path);
+    if (sealing_.may_be_unpublished(path)) sealing_.publish_again(path);
     return;
   }
   if (form_of(path) == layout::Form::kDirectory || !in_place_.add_left(path)) sealing_.seal_later(path);
@@ -259,11 +259,14 @@ void Recovery::recover_group(const std::string& path, std::vector<std::string> b
     return;
   }
   if (!stale_.recover_set(path, names)) return;
-  const auto is_open = [&](const auto& name) {
-    return tree_.seal_on_disk(join(path, name)).empty() || sealing_.may_be_unpublished(join(path, name));
-  };
-  if (!std::any_of(names.begin(), names.end(), is_open)) return;
-  if (!in_place_.add_left_set(path, names)) sealing_.seal_later(path);
+  const bool is_open = std::ranges::any_of(names, [&](const auto& name) {
+    return tree_.seal_on_disk(join(path, name)).empty();
+  });
+  const bool is_lost = !is_open && std::ranges::any_of(names, [&](const auto& name) {
+    return sealing_.may_be_unpublished(join(path, name));
+  });
+  if (is_lost) sealing_.publish_again(path);
+  if (is_open && !in_place_.add_left_set(path, names)) sealing_.seal_later(path);
 }
 
 void Recovery::mark_clean() {

@@ -31,7 +31,7 @@ void rest(Milliseconds span, const std::stop_token& stop) {
 
 void Republish::run_if_due(const std::stop_token& stop) {
   const uint64_t lost = catalog_.lost_tails();
-  if (!is_left_ && lost == done_.with([](uint64_t done) { return done; })) return;
+  if (lost == done_.with([](uint64_t done) { return done; })) return;
   catalog_.note_queue(false);  // for a worker, or a mount, that comes before it is done
   // While nothing is shown, nothing tells what the index lacks.
   if (catalog_.frozen() || !catalog_.wait_synced(Deadline::after(Milliseconds(0)))) return;
@@ -40,11 +40,8 @@ void Republish::run_if_due(const std::stop_token& stop) {
   queued_ = 0;
   look_below("", stop);
   if (stop.stop_requested() || catalog_.frozen()) return;
-  if (queued_ > 0 || !is_left_) {
-    log::warning("view.published_again",
-                 {{"why", "the cluster has lost the end of what it had acknowledged"}, {"queued", queued_}});
-  }
-  is_left_ = false;
+  log::warning("view.published_again",
+               {{"why", "the cluster has lost the end of what it had acknowledged"}, {"queued", queued_}});
   done_.notify_with([&](uint64_t& done) { done = lost; });
 }
 
@@ -76,9 +73,8 @@ void Republish::look_at(const std::string& directory, const LocalTree::Item& ite
 }
 
 bool Republish::is_lost(const std::string& path) const {
-  const auto name = layout::name_of(path);
-  if (catalog_.find(name)) return false;
-  const auto state = catalog_.publish_state(name.path);
+  if (!sealing_.is_unpublished(path)) return false;
+  const auto state = catalog_.publish_state(layout::name_of(path).path);
   // What never was in the cluster has not been lost.
   if (state && state->state != catalog::PublishState::kPublished) return false;
   const Provenance found = marks_.read(LocalTree::view(path));
@@ -87,7 +83,7 @@ bool Republish::is_lost(const std::string& path) const {
 
 void Republish::queue(const std::string& path, const std::stop_token& stop) {
   while (sealer_.waiting() >= kWaitingMost && !stop.stop_requested()) rest(kStep, stop);
-  sealing_.seal_later(path);
+  sealing_.publish_again(path);
   ++queued_;
 }
 

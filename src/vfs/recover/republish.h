@@ -14,13 +14,12 @@ namespace inductorfs::vfs {
 
 /// Queues again what this host has made and the cluster has acknowledged and lost (catalog::Catalog::lost_tails): each
 /// sealed file of a shared family that the index lacks. Nothing is lost here meanwhile, and what the cluster has after
-/// all is only looked at. run() blocks on the local disk and is confined to the `janitor` thread; the rest is safe for
-/// concurrent use.
+/// all is only looked at. What a worker leaves of it, the next one does in its FollowUp, or its Recovery. run() blocks
+/// on the local disk and is confined to the `janitor` thread; the rest is safe for concurrent use.
 class Republish {
  public:
-  /// `is_left`: an earlier worker may have left it.
-  Republish(const Services& services, RootTree& tree, Marks& marks, Sealer& sealer, Sealing& sealing, bool is_left)
-      : catalog_(services.catalog), tree_(tree), marks_(marks), sealer_(sealer), sealing_(sealing), is_left_(is_left) {}
+  Republish(const Services& services, RootTree& tree, Marks& marks, Sealer& sealer, Sealing& sealing)
+      : catalog_(services.catalog), tree_(tree), marks_(marks), sealer_(sealer), sealing_(sealing) {}
 
   /// Does it where it is due and the index is known again; a little later than others that noticed at the same time.
   void run_if_due(const std::stop_token& stop);
@@ -40,9 +39,8 @@ class Republish {
   Sealer& sealer_;
   Sealing& sealing_;
   LocalTree& disk_{tree_.disk()};
-  bool is_left_;               ///< confined to the janitor, as queued_
   Guarded<uint64_t> done_{0};  ///< of Catalog::lost_tails()
-  uint64_t queued_ = 0;
+  uint64_t queued_ = 0;        ///< confined to the janitor
 };
 
 }  // namespace inductorfs::vfs

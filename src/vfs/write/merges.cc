@@ -31,7 +31,7 @@ void Sealing::queue_again(const catalog::PublishReport& report) {
       sound.insert(is_of_set ? parent_path(path) : path);
     }
   }
-  for (const auto& path : sound) seal_later(path);
+  for (const auto& path : sound) publish_again(path);
   if (!sound.empty()) queued_again_.fetch_add(1);
   if (sound.empty()) counters_.get("seal.damaged").add(report.paths.size());
   log::write_limited(
@@ -39,11 +39,14 @@ void Sealing::queue_again(const catalog::PublishReport& report) {
       {{"path", shown_path(report.paths.front())}, {"why", report.why}, {"queued_again", !sound.empty()}});
 }
 
-bool Sealing::may_be_unpublished(const std::string& path) const {
-  if (!catalog_.queue_may_be_short()) return false;
+bool Sealing::is_unpublished(const std::string& path) const {
   const auto name = layout::name_of(path);
   const auto state = catalog_.publish_state(name.path);
-  return !catalog_.find(name) && !(state && state->state == catalog::PublishState::kQueued);
+  return !catalog_.knows(name) && !(state && state->state == catalog::PublishState::kQueued);
+}
+
+bool Sealing::may_be_unpublished(const std::string& path) const {
+  return catalog_.queue_may_be_short() && is_unpublished(path);
 }
 
 /// What a node has measured: any answer is right, and another one gives other sums.

@@ -21,6 +21,7 @@ struct SealItem {
   NodePtr node;  ///< the file, or the key directory of a group; pinned while it is queued
   std::string path;
   bool group = false;
+  bool is_again = false;   ///< it was sealed before, and nobody has made it anew
   bool was_quiet = false;  ///< it waited until it was quiet; a write since then makes it wait anew
   /// It was made in place, and nothing will show that it is complete: it is looked at when it has been quiet, so that
   /// somebody is told. A sign that comes all the same adds another item.

@@ -193,6 +193,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   publish.scope = scope.id;
   publish.contest = classified.key_directory;
   publish.root = classified.root;
+  publish.is_again = item.is_again;
   if (rule.contest == layout::Contest::kCandidates) {
     if (const auto directory = nodes_.walk(parent_path(item.path)); directory.missing.empty()) {
       publish.seen = nodes_.shown(directory.node);
@@ -377,6 +378,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   const auto key = layout::name_of(*path);
   publish.contest = key.path;
   publish.root = key.root;
+  publish.is_again = item.is_again;
   std::vector<std::pair<std::string, Sealed>> members;
   for (const auto& name : tree_.local_set(*path)) {
     const std::string file_path = join(*path, name);
@@ -458,10 +460,11 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
     if (!is_set || layout::classify(child).family != layout::Family::kTritonKernel) saw_writer_below(child, writer);
   }
 }
-void Sealing::seal_later(const std::string& path) {
+
+void Sealing::add_found(const std::string& path, bool is_again) {
   auto node = lookup_.pin_path(path);
   if (!node) return;
-  sealer_.add({*node, path, (*node)->key != nullptr});
+  sealer_.add({.node = *node, .path = path, .group = (*node)->key != nullptr, .is_again = is_again});
   tree_.unpin(*node);
 }
 

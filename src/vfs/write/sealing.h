@@ -66,8 +66,12 @@ class Sealing {
   /// Queues what a compiler built, because its build directory was removed.
   void seal_after_build(const std::string& directory_path, const Caller& builder);
   /// Queues a file that was found on the disk.
-  void seal_later(const std::string& path);
-  /// Says of a sealed file that neither the queue nor the cluster has it although the queue may have lost rows.
+  void seal_later(const std::string& path) { add_found(path, false); }
+  /// Queues what was sealed before for the cluster once more.
+  void publish_again(const std::string& path) { add_found(path, true); }
+  /// Says of a sealed file that neither the queue nor the cluster has it. What is hidden here is in the cluster.
+  [[nodiscard]] bool is_unpublished(const std::string& path) const;
+  /// The same, and only when the queue may have lost rows.
   [[nodiscard]] bool may_be_unpublished(const std::string& path) const;
 
   /// FileSystem::on_published.
@@ -80,6 +84,7 @@ class Sealing {
   [[nodiscard]] bool gives_way(std::string_view path) const;
 
  private:
+  void add_found(const std::string& path, bool is_again);
   void refuse(const std::string& path, const std::string& why);
   [[nodiscard]] SealOutcome not_sealed(const std::string& path, const Error& error);
   [[nodiscard]] SealOutcome seal_group(const SealItem& item);

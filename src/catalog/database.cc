@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
 #include "statement.h"
 
@@ -46,6 +47,19 @@ constexpr const char* kPragmas =
   Statement& name = *name##_prepared
 // NOLINTEND(bugprone-macro-parentheses)
 
+/// For reading alone. The log of a worker that was killed holds its last commits: SQLite reads it without its own locks,
+/// which would have to be written. Where there is none it would make one, unless nobody may change the file.
+int open_to_read(const std::string& file, sqlite3** handle) {
+  constexpr int kFlags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  if (::access((file + "-wal").c_str(), F_OK) == 0) return sqlite3_open_v2(file.c_str(), handle, kFlags, "unix-none");
+  std::string uri = "file:";
+  for (const char c : file) {
+    const bool is_special = c == '%' || c == '?' || c == '#';
+    uri += is_special ? "%" + to_hex({&c, 1}) : std::string(1, c);
+  }
+  return sqlite3_open_v2((uri + "?immutable=1").c_str(), handle, kFlags | SQLITE_OPEN_URI, nullptr);
+}
+
 }  // namespace
 
 void Database::Close::operator()(sqlite3* handle) const noexcept {
@@ -54,6 +68,9 @@ void Database::Close::operator()(sqlite3* handle) const noexcept {
 
 Result<std::shared_ptr<Fd>> Database::lock(const std::string& file) {
   auto descriptor = open_at(AT_FDCWD, file + ".lock", O_RDWR | O_CREAT, 0600);
+  if (!descriptor && descriptor.error().code() == ErrorCode::kReadOnly) {
+    descriptor = open_at(AT_FDCWD, file + ".lock", O_RDONLY);
+  }
   if (!descriptor) return fail(std::move(descriptor).error().with_context("catalog " + file));
   // Not SQLite's own locks: those are POSIX locks, which do not tell two users in one process apart.
   if (::flock(descriptor->get(), LOCK_EX | LOCK_NB) != 0) {
@@ -78,7 +95,7 @@ Result<void> Database::set_aside(const std::string& file) {
   return {};
 }
 
-Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> lock, bool alone) {
+Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> lock, Use use) {
   Database database;
   database.lock_ = std::move(lock);
   sqlite3* raw = nullptr;
@@ -87,23 +104,35 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
                                          std::to_string(kPathLimit) + " bytes, this one has " +
                                          std::to_string(file.size()) + "; name a shorter directory with --store");
   }
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  const int code = sqlite3_open_v2(file.c_str(), &raw, flags, nullptr);
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  const int code =
+      use == Use::kRead ? open_to_read(file, &raw) : sqlite3_open_v2(file.c_str(), &raw, kFlags, nullptr);
   database.handle_.reset(raw);  // a failed open leaves a handle too, which carries the message
   if (raw == nullptr) return fail(ErrorCode::kInternal, "catalog database: no memory");
   if (code != SQLITE_OK) return fail(database_error(raw, "open " + file));
-  if (sqlite3_db_readonly(raw, "main") == 1) {
+  if (use != Use::kRead && sqlite3_db_readonly(raw, "main") == 1) {
     return fail(ErrorCode::kReadOnly, "catalog " + file + " cannot be written; check its owner and mode");
   }
   (void)sqlite3_busy_timeout(raw, 0);  // cannot fail; the flock leaves nobody to wait for
-  if (alone) INDUCTORFS_TRY(execute(raw, kAlone));
-  INDUCTORFS_TRY(execute(raw, kPragmas));
+  if (use != Use::kShared) INDUCTORFS_TRY(execute(raw, kAlone));
+  if (use != Use::kRead) INDUCTORFS_TRY(execute(raw, kPragmas));
   fail_point("catalog.opened");
   INDUCTORFS_TRY(database.prepare_schema(file));
+  if (use == Use::kRead) database.read_only_ = file;
   return database;
 }
 
+/// The disk may take writes again. What the log of an earlier worker holds stays the same until then.
+Result<void> Database::prepare_to_write() {
+  if (read_only_.empty()) return {};
+  if (::access(read_only_.c_str(), W_OK) != 0) return fail_errno("write to", read_only_);
+  INDUCTORFS_TRY_ASSIGN(auto writable, open(read_only_, lock_));
+  *this = std::move(writable);
+  return {};
+}
+
 Result<void> Database::in_transaction(const std::function<Result<void>()>& work) {
+  INDUCTORFS_TRY(prepare_to_write());
   INDUCTORFS_TRY(execute(handle_.get(), "BEGIN IMMEDIATE"));
   Result<void> outcome = work();
   fail_point("catalog.commit");
@@ -163,6 +192,7 @@ Result<bool> Database::queue_may_be_short() {
 }
 
 Result<void> Database::note_queue(bool whole) {
+  INDUCTORFS_TRY(prepare_to_write());
   return execute(handle_.get(), whole ? "INSERT OR REPLACE INTO meta VALUES('queue', 'whole')"
                                       : "DELETE FROM meta WHERE name='queue'");
 }
@@ -192,11 +222,13 @@ Result<std::vector<remote::ScopeId>> Database::once_followed(const std::vector<r
 }
 
 Result<void> Database::forget_scope(const remote::ScopeId& scope) {
+  INDUCTORFS_TRY(prepare_to_write());
   CATALOG_PREPARE(remove, "DELETE FROM followed WHERE scope=?");
   return remove.bind_text(scope).run();
 }
 
 Result<void> Database::forget_position(const remote::ScopeId& scope) {
+  INDUCTORFS_TRY(prepare_to_write());
   CATALOG_PREPARE(remove, "DELETE FROM scopes WHERE scope=?");
   return remove.bind_text(scope).run();
 }
@@ -337,6 +369,7 @@ Result<std::optional<std::string>> Database::queued_payload(int64_t id) {
 }
 
 Result<void> Database::note_failure(int64_t id, std::string_view error, uint64_t attempts) {
+  INDUCTORFS_TRY(prepare_to_write());
   CATALOG_PREPARE(update, "UPDATE queue SET error=?, attempts=? WHERE id=?");
   auto noted = update.bind_text(error).bind(static_cast<int64_t>(attempts)).bind(id).run();
   fail_point("queue.failure_noted");
@@ -344,6 +377,7 @@ Result<void> Database::note_failure(int64_t id, std::string_view error, uint64_t
 }
 
 Result<void> Database::dequeue(int64_t id) {
+  INDUCTORFS_TRY(prepare_to_write());
   CATALOG_PREPARE(remove, "DELETE FROM queue WHERE id=?");
   auto removed = remove.bind(id).run();
   fail_point("queue.removed");

@@ -29,9 +29,13 @@ class Database {
   static constexpr int64_t kVersion = 1;
 
   /// Opens the file. kCorrupt when it is not a database, or damaged; the caller sets it aside and opens again.
-  /// kNotSupported when a newer version wrote it. `alone` needs no room on the disk: while it is open, no other program
-  /// may read the file.
-  [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock, bool alone = false);
+  /// kNotSupported when a newer version wrote it. kReadOnly when it cannot be written to.
+  enum class Use {
+    kShared,  ///< another program may read the file meanwhile
+    kAlone,   ///< needs no room on the disk
+    kRead,    ///< of a disk that takes no writes: each write opens it anew, and fails with kReadOnly while it has to
+  };
+  [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock, Use use = Use::kShared);
   [[nodiscard]] static Result<std::shared_ptr<Fd>> lock(const std::string& file);
   /// Renames the file to `<file>.damaged` (over an older one), together with its log.
   [[nodiscard]] static Result<void> set_aside(const std::string& file);
@@ -109,10 +113,12 @@ class Database {
   };
   Database() = default;
   [[nodiscard]] Result<void> prepare_schema(const std::string& file);
+  [[nodiscard]] Result<void> prepare_to_write();
   [[nodiscard]] Result<void> in_transaction(const std::function<Result<void>()>& work);
 
   std::shared_ptr<Fd> lock_;
   std::unique_ptr<sqlite3, Close> handle_;
+  std::string read_only_;  ///< kRead: the file
 };
 
 }  // namespace inductorfs::catalog

@@ -160,7 +160,10 @@ Result<Database> open_or_renew(const std::string& file, bool is_resumed, Counter
   }
   INDUCTORFS_TRY_ASSIGN(auto lock, Database::lock(file));
   auto database = Database::open(file, lock);
-  if (!database && is_resumed && is_of_host(database.error().code())) database = Database::open(file, lock, true);
+  for (const auto use : {Database::Use::kAlone, Database::Use::kRead}) {
+    const bool is_ill = !database && is_of_host(database.error().code());
+    if (is_resumed && is_ill) database = Database::open(file, lock, use);
+  }
   if (database || database.error().code() != ErrorCode::kCorrupt) return database;
   return renew_locked(file, lock, counters);
 }

@@ -236,7 +236,7 @@ std::string state_text(std::string_view word, std::string_view boot_id, bool sus
 }
 
 /// Says whether the blobs are suspect, and makes sure that the disk says "open" before the first blob is written.
-Result<bool> enter_state(int dir, const std::string& boot_id, bool empty) {
+Result<bool> enter_state(int dir, const std::string& boot_id, bool empty, bool takes_over) {
   const std::string before = read_file(dir, kStateFile, kSmallFileLimit).value_or("");
   const bool same_boot = boot_id != kUnknownBoot && before == state_text("open", boot_id, false);
   const bool clean = before.starts_with("clean ") && before.ends_with(" sound\n");
@@ -244,8 +244,11 @@ Result<bool> enter_state(int dir, const std::string& boot_id, bool empty) {
   const std::string after = state_text("open", boot_id, suspect);
   if (after == before) return suspect;
   // A missing state means suspect, so that a new one need not be durable; one that replaces "clean" must be.
-  INDUCTORFS_TRY(before.empty() ? write_file_atomically(dir, kStateFile, after, kFileMode)
-                                : write_durably(dir, kStateFile, after));
+  const auto written = before.empty() ? write_file_atomically(dir, kStateFile, after, kFileMode)
+                                      : write_durably(dir, kStateFile, after);
+  // Nothing is written to a disk that has turned read-only since.
+  const bool is_idle = takes_over && !written && written.error().code() == ErrorCode::kReadOnly;
+  if (!is_idle) INDUCTORFS_TRY(written);
   return suspect;
 }
 
@@ -255,6 +258,13 @@ void free_reserve(int dir) {
   if (!disk) return;
   const bool is_full = disk->f_bavail * disk->f_frsize < kReserve || (disk->f_files > 0 && disk->f_favail == 0);
   if (is_full) (void)::unlinkat(dir, kReserveFile, 0);
+}
+
+Result<void> close_to_others(int dir, const std::string& path) {
+  struct stat status {};
+  if (::fstat(dir, &status) == 0 && (status.st_mode & 07777) == kFolderMode) return {};
+  if (::fchmod(dir, kFolderMode) != 0) return fail_errno("chmod", path);
+  return {};
 }
 
 Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, int inherited) {
@@ -274,11 +284,11 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, 
   INDUCTORFS_TRY(check_format(owned.fd.get(), path));
   free_reserve(owned.fd.get());
   // After the check: only a directory that is a store is closed to others.
-  if (::fchmod(owned.fd.get(), kFolderMode) != 0) return fail_errno("chmod", path);
+  INDUCTORFS_TRY(close_to_others(owned.fd.get(), path));
   INDUCTORFS_TRY(make_folders(owned.fd.get(), path));
   fail_point("store.cleared");
   INDUCTORFS_TRY(scan(owned));
-  const auto suspect = enter_state(owned.fd.get(), boot_id, owned.blobs.empty());
+  const auto suspect = enter_state(owned.fd.get(), boot_id, owned.blobs.empty(), owned.shared_lock);
   INDUCTORFS_TRY(suspect);
   fail_point("store.entered");
   owned.suspect = *suspect;

@@ -143,9 +143,15 @@ Result<std::shared_ptr<Pack>> Pack::open(std::shared_ptr<PackFolder> folder, uin
                                          std::vector<Item>& items) {
   const int store = folder->store.get();
   INDUCTORFS_TRY_ASSIGN(const auto records, read_records(store, number));
-  INDUCTORFS_TRY_ASSIGN(auto bytes, open_at(store, bytes_path(number), O_RDWR | O_NOFOLLOW));
+  const auto open_known = [&](const std::string& path) {
+    auto file = open_at(store, path, O_RDWR | O_NOFOLLOW);
+    const bool is_read_only = !file && file.error().code() == ErrorCode::kReadOnly;
+    return is_read_only ? open_at(store, path, O_RDONLY | O_NOFOLLOW) : std::move(file);
+  };
+  INDUCTORFS_TRY_ASSIGN(auto bytes, open_known(bytes_path(number)));
   INDUCTORFS_TRY_ASSIGN(auto reader, open_at(store, bytes_path(number), O_RDONLY | O_NOFOLLOW));
-  INDUCTORFS_TRY_ASSIGN(auto index, open_at(store, index_path(number), O_RDWR | O_NOFOLLOW));
+  INDUCTORFS_TRY_ASSIGN(auto index, open_known(index_path(number)));
+  const bool takes_writes = (::fcntl(index.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
   struct stat bytes_status {};
   struct stat index_status {};
   if (::fstat(bytes.get(), &bytes_status) != 0 || ::fstat(index.get(), &index_status) != 0) return fail_errno("stat");
@@ -153,6 +159,7 @@ Result<std::shared_ptr<Pack>> Pack::open(std::shared_ptr<PackFolder> folder, uin
       std::make_shared<Pack>(std::move(folder), number, Files{std::move(bytes), std::move(reader), std::move(index)});
   std::vector<Item> live;
   State state;
+  state.ended = !takes_writes;
   uint64_t taken = 0;
   const auto index_size = static_cast<uint64_t>(index_status.st_size);
   if (index_size > 0) state.records = static_cast<uint32_t>((index_size - 1) / kPackRecordSize);
@@ -169,7 +176,7 @@ Result<std::shared_ptr<Pack>> Pack::open(std::shared_ptr<PackFolder> folder, uin
     pack->end();
     return pack;
   }
-  if (static_cast<uint64_t>(bytes_status.st_blocks) * kBytesPerDiskBlock > taken + kSlack) pack->free_gaps(live);
+  if (takes_writes && static_cast<uint64_t>(bytes_status.st_blocks) * kBytesPerDiskBlock > taken + kSlack) pack->free_gaps(live);
   std::move(live.begin(), live.end(), std::back_inserter(items));
   return pack;
 }

@@ -4,12 +4,16 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <map>
 
 #include "inductorfs/base/handle.h"
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::catalog {
@@ -181,6 +185,70 @@ TEST_F(DatabaseTest, EnqueueingTakesTheMarkOfTheSameBytesAway) {
   std::vector<std::string> left;
   ASSERT_TRUE(database.read_hidden([&](std::string_view, std::string_view raw) { left.emplace_back(raw); }));
   EXPECT_EQ(left, (std::vector<std::string>{std::string(marks[1].digest.raw())}));
+}
+
+/// A disk of its own that can be made read-only while no file of it is open for writing.
+class DatabaseOnADisk : public DatabaseTest {
+ protected:
+  void SetUp() override {
+    if (::mount("tmpfs", disk_.path().c_str(), "tmpfs", 0, "size=6m") != 0) INDUCTORFS_LACKS("the right to mount");
+    file_ = disk_ / "db";
+  }
+  void TearDown() override { (void)::umount2(disk_.path().c_str(), MNT_DETACH); }
+  void make_read_only(bool on) {
+    ASSERT_EQ(::mount(nullptr, disk_.path().c_str(), nullptr, MS_REMOUNT | (on ? MS_RDONLY : 0), nullptr), 0)
+        << std::strerror(errno);
+  }
+  /// Queues a row; with `killed` as one whose process ended without closing the file.
+  void queue(const std::string& payload, bool killed) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      {
+        Database database = open();
+        if (!database.enqueue(0, payload, {}, {})) ::_exit(1);
+        if (killed) ::_exit(0);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    EXPECT_EQ(::access((file_ + "-wal").c_str(), F_OK) == 0, killed) << "what its end leaves";
+  }
+  static std::vector<std::string> queued(Database& database) {
+    std::vector<std::string> found;
+    EXPECT_TRUE(database.read_queue([&](Database::QueueRow row) { found.push_back(std::move(row.payload)); }));
+    return found;
+  }
+  testing::TemporaryDirectory disk_;
+};
+
+TEST_F(DatabaseOnADisk, IsReadWhileItTakesNoWritesAndWrittenToAfterwards) {
+  std::vector<std::string> expected;
+  for (const bool killed : {false, true}) {
+    queue(killed ? "second" : "first", killed);
+    expected.emplace_back(killed ? "second" : "first");
+    make_read_only(true);
+    auto lock = Database::lock(file_);
+    ASSERT_TRUE(lock) << lock.error().to_string();
+    const auto refused = Database::open(file_, *lock);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), ErrorCode::kReadOnly) << refused.error().to_string();
+    auto database = Database::open(file_, *lock, Database::Use::kRead);
+    ASSERT_TRUE(database) << database.error().to_string();
+    EXPECT_EQ(queued(*database), expected);
+    const auto written = database->enqueue(0, "third", {}, {});
+    ASSERT_FALSE(written);
+    EXPECT_EQ(written.error().code(), ErrorCode::kReadOnly) << written.error().to_string();
+    EXPECT_EQ(queued(*database), expected) << "it is still open";
+    make_read_only(false);
+    ASSERT_TRUE(database->enqueue(0, "third", {}, {}));
+    expected.emplace_back("third");
+    EXPECT_EQ(queued(*database), expected);
+  }
+  Database database = open();
+  EXPECT_EQ(queued(database), expected);
 }
 
 TEST_F(DatabaseTest, OneDaemonAtATime) {

@@ -115,16 +115,57 @@ def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(
 
 
 @pytest.mark.usefixtures("root")
-def test_no_worker_takes_over_on_a_disk_that_has_turned_read_only_and_that_is_no_crash(cluster):
+def test_a_worker_is_replaced_on_a_disk_that_has_turned_read_only(cluster):
+    with Ext4(cluster.directory / "disk") as disk:
+        node = cluster.node("a", start=False)
+        done = run([places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, "--remote", cluster.redis.url,
+                    *cluster.options()], node.env(), seconds=60)
+        assert done.code == 0, done.err
+        other = cluster.node("b", options=cluster.options())
+        theirs = artefacts.write_graph(other.cache, "theirs", "of the cluster")
+        other.sync()
+        shared = appears(node.cache / theirs.relative_to(other.cache))
+        assert shared.read_text() == "of the cluster"
+        own = {artefacts.write_atomic(node.cache, f"own/{index}", f"mine {index}"): f"mine {index}" for index in range(FILES)}
+        own[artefacts.write_graph(node.cache, "published", "by this node")] = "by this node"
+        node.sync()
+        with suspended(cluster.redis):
+            queued = artefacts.write_graph(node.cache, "queued", "not published yet")
+            wait_until(lambda: node.status()["file_system"]["unsealed"] == 0, what="all to be queued")
+            os.sync()
+            disk.turn_read_only()
+            refuses_an_upgrade(node)
+            node.next_worker(node.kill_worker(), seconds=10)
+        for path, value in {**own, queued: "not published yet", shared: "of the cluster"}.items():
+            assert path.read_text() == value
+        assert appears(other.cache / queued.relative_to(node.cache)).read_text() == "not published yet"
+        late = artefacts.write_graph(other.cache, "late", "of the cluster, too")
+        other.sync()
+        node.next_worker(node.kill_worker(), seconds=10)
+        for path, value in {**own, shared: "of the cluster"}.items():
+            assert path.read_text() == value
+        status = node.status()
+        assert not status["takeover"]["safe_mode"] and any("cannot be written to" in warning for warning in status["warnings"]), status["warnings"]
+        with pytest.raises(OSError, match=r"Read-only|No space") as refused:
+            artefacts.write_atomic(node.cache, "own/more", "more")
+        assert refused.value.errno in (errno.EROFS, errno.ENOSPC)
+        with pytest.raises(FileNotFoundError):
+            (node.cache / late.relative_to(other.cache)).read_text()
+        assert not (node.cache / "never seen").exists(), "a compiler goes on as if there were no cache"
+        done = node.cli("sync", node.cache)
+        assert done.code == 1 and "cannot be written to" in done.err, done
+        assert node.cli("unmount", node.cache, "--lazy").code == 0
+
+
+@pytest.mark.usefixtures("root")
+def test_no_worker_takes_over_on_a_disk_that_is_dead_and_that_is_no_crash(cluster):
     with Ext4(cluster.directory / "disk") as disk:
         node = cluster.node("a", start=False)
         done = run([places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, *cluster.options()], node.env(),
                    seconds=60)
         assert done.code == 0, done.err
-        made = artefacts.write_atomic(node.cache, "own/file", "mine")
-        os.sync()
-        disk.turn_read_only()
-        assert made.read_text() == "mine"
+        artefacts.write_atomic(node.cache, "own/file", "mine")
+        disk.die()
         refuses_an_upgrade(node)
         node.kill_worker()
         wait_until(lambda: "supervisor.responding" in node.log.read_text(), 30, "the supervisor to answer")

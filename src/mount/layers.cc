@@ -32,6 +32,7 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "orders.h"
 #include "remote_options.h"
+#include "store_place.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -347,6 +348,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   auto store = store::BlobStore::open(store_options, layers->counters);
   if (!store) return takeover.resume ? fail(std::move(store).error()) : wrong_path(store.error());
   layers->store = std::move(*store);
+  if (!takeover.resume) INDUCTORFS_TRY(refuse_without_marks(settings.store));
   if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 

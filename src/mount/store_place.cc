@@ -2,7 +2,9 @@
 #include "store_place.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -29,6 +31,10 @@ std::string path_of(int fd) {
   std::array<char, PATH_MAX> path{};
   const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path.data(), path.size());
   return {path.data(), static_cast<size_t>(size < 0 ? 0 : size)};
+}
+
+bool keeps_marks(const std::string& store) {
+  return ::getxattr(store.c_str(), "user.inductorfs.none", nullptr, 0) >= 0 || errno != EOPNOTSUPP;
 }
 
 }  // namespace
@@ -70,10 +76,20 @@ std::string writing_trouble(const std::string& store) {
 }
 
 std::string marks_trouble(const std::string& store) {
-  if (::getxattr(store.c_str(), "user.inductorfs.none", nullptr, 0) >= 0 || errno != EOPNOTSUPP) return {};
+  if (keeps_marks(store)) return {};
   return "the file system of --store keeps no extended attributes, so each start removes what jobs have made here and "
          "the cluster lacks: " +
          store + ": name a directory on ext4, xfs or btrfs (tmpfs keeps them from Linux 6.6 on)";
+}
+
+Result<void> refuse_without_marks(const std::string& store) {
+  struct statfs disk {};
+  if (keeps_marks(store) || ::statfs(store.c_str(), &disk) != 0) return {};
+  if (disk.f_type == TMPFS_MAGIC || disk.f_type == RAMFS_MAGIC) return {};
+  return fail(ErrorCode::kNotSupported,
+              "the file system of --store keeps no extended attributes, so nothing that jobs make here and the cluster "
+              "lacks would outlive this mount: " +
+                  store + ": name a directory on ext4, xfs or btrfs, or on tmpfs for a store that goes with the host");
 }
 
 Result<void> try_to_write(const std::string& store) {

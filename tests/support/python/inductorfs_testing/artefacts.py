@@ -116,6 +116,11 @@ def triton_put(directory: Path, name, content):
 TRITON_FILES = ("k.json", "k.ttir", "k.source")
 
 
+def triton_child(name, writer):
+    content = json.dumps({**TRITON_METADATA, "writer": writer}) if name.endswith(".json") else f"{writer} wrote {name}"
+    return content.encode()
+
+
 def triton_compile(cache: Path, seed, writer, device="0"):
     """triton_compile_in a directory of torch's layout."""
     return triton_compile_in(Path(cache) / "triton" / device, seed, writer)
@@ -127,8 +132,7 @@ def triton_compile_in(root, seed, writer):
     directory = Path(root) / triton_key(seed)
     paths = {}
     for name in TRITON_FILES:
-        content = json.dumps({**TRITON_METADATA, "writer": writer}) if name.endswith(".json") else f"{writer} wrote {name}"
-        triton_put(directory, name, content)
+        triton_put(directory, name, triton_child(name, writer))
         paths[name] = os.path.join(root, directory.name, name)  # as it was typed: Path takes a "./" away
     triton_put(directory, "__grp__k.json", json.dumps({"child_paths": paths}))
     return directory

@@ -3,11 +3,12 @@
 // as it was made: the kernel keeps names and attributes, but no bytes (direct_io) of any file that SQLite does not map.
 //   faulty_store DIRECTORY MOUNTPOINT     ends when it is unmounted
 // It is spoken to by extended attributes of its root, which are not counted:
-//   setxattr user.order = "KIND NUMBER HOW"   the call of this kind that is the NUMBER-th since the start fails, once.
-//   HOW is an
-//                                             errno, or "short": half of the bytes are read or written
-//   getxattr user.counts                      "KIND COUNT" a line
-//   getxattr user.hit                         what has failed: "KIND NUMBER HOW PATH"; empty before
+//   setxattr user.order = "KIND NUMBER HOW"       the call of this kind that is the NUMBER-th since the start fails,
+//   once.
+//                                                 HOW is an errno, or "short": half of the bytes are read or written
+//                         "KIND NUMBER HOW END"   the NUMBER-th from now on of those whose path ends so
+//   getxattr user.counts                          "KIND COUNT" a line
+//   getxattr user.hit                             what has failed: "KIND NUMBER HOW PATH"; empty before
 #define FUSE_USE_VERSION 314
 #include <dirent.h>
 #include <fcntl.h>
@@ -53,6 +54,8 @@ struct Order {
   std::string kind;  ///< empty: no call fails
   uint64_t number = 0;
   std::string how;
+  std::string end;
+  uint64_t passed = 0;  ///< calls whose path ends so
 };
 
 // One thread serves all requests.
@@ -81,8 +84,10 @@ std::string place_of(fuse_ino_t id, const char* name) {
 /// Counts the call. True: it has been answered with the error that was ordered.
 bool fails(fuse_req_t request, const std::string& kind, fuse_ino_t id, const char* name = nullptr) {
   is_short = false;
-  const uint64_t number = ++counts[kind];
-  if (kind != order.kind || number != order.number) return false;
+  uint64_t number = ++counts[kind];
+  if (kind != order.kind) return false;
+  if (!order.end.empty()) number = order.passed += place_of(id, name).ends_with(order.end) ? 1 : 0;
+  if (number != order.number) return false;
   hit = kind + " " + std::to_string(number) + " " + order.how + " " + place_of(id, name);
   order.kind.clear();
   is_short = order.how == "short";
@@ -340,7 +345,8 @@ void get_value(fuse_req_t request, fuse_ino_t id, const char* name, size_t room)
 void set_value(fuse_req_t request, fuse_ino_t id, const char* name, const char* value, size_t size, int flags) {
   if (id == FUSE_ROOT_ID && std::string_view(name) == "user.order") {
     std::istringstream text(std::string(value, size));
-    text >> order.kind >> order.number >> order.how;
+    order = {};
+    text >> order.kind >> order.number >> order.how >> order.end;
     hit.clear();
     return answer(request, 0);
   }

@@ -102,7 +102,8 @@ void FollowUp::look_at_set(const std::string& path) {
   const auto is_lost = [&](const auto& name) { return sealing_.may_be_unpublished(join(path, name)); };
   if (!is_open && std::ranges::any_of(names, is_lost)) sealing_.publish_again(path);
   // Somebody may be writing to one, also where files of the set are still to come.
-  if (is_open && !in_place_.add_left_set(path, names) && tree_.local_set_is_whole(path)) sealing_.seal_later(path);
+  if (is_open && !in_place_.add_left_set(path, names) && tree_.local_set_is_whole(path).value_or(true))
+    sealing_.seal_later(path);
 }
 
 void FollowUp::look_at_file(const std::string& directory, const std::string& name,

@@ -244,14 +244,17 @@ void Recovery::recover_left(const std::string& path, bool torn) {
 
 /// `before` are the files of the set before each of them was looked at.
 void Recovery::recover_group(const std::string& path, std::vector<std::string> before, bool torn) {
-  const auto names = tree_.local_set(path);
+  const auto read = tree_.read_set(path);
+  // The disk does not tell whether it is whole. It stays, and the sealer asks again.
+  if (!read && !torn) return sealing_.seal_later(path);
+  const auto names = read ? *read : tree_.local_set(path);
   if (!torn && names.size() < before.size()) {  // one was damaged, and they go together
     put_groups_first(before);
     for (const auto& name : before) (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
     return;
   }
   if (names.empty()) return;
-  if (torn && !tree_.local_set_is_whole(path)) {
+  if (torn && !tree_.local_set_is_whole(path).value_or(false)) {
     // Whoever has read a group file takes a child that the host crash took for an error.
     for (const auto& name : names) {
       if (layout::is_group_file(name)) (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file

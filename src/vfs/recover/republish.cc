@@ -69,7 +69,7 @@ void Republish::look_at(const std::string& directory, const LocalTree::Item& ite
   if (item.type != S_IFREG || !rule.shared || tree_.seal_on_disk(path).empty() || !is_lost(path)) return;
   // A set is published as a whole, with its group file.
   if (!is_kernel_file(path)) return queue(path, stop);
-  if (layout::is_group_file(item.name) && tree_.local_set_is_whole(directory)) queue(directory, stop);
+  if (layout::is_group_file(item.name) && tree_.local_set_is_whole(directory).value_or(true)) queue(directory, stop);
 }
 
 bool Republish::is_lost(const std::string& path) const {

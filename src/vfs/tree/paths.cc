@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/layout/index_name.h"
 #include "inductorfs/layout/layout.h"
 
@@ -64,12 +65,18 @@ bool is_being_built(const std::string& directory, const std::string& name,
   });
 }
 
+Result<std::string> read_group_file(const LocalTree& tree, const std::string& place) {
+  auto text = tree.read_file(place, kGroupFileLimit);
+  return text || !is_of_host(text.error().code()) ? std::move(text) : tree.read_file(place, kGroupFileLimit);
+}
+
 SetState state_of_set(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
                       const std::string& key) {
   SetState state = SetState::kNoGroup;
   for (const auto& name : files) {
     if (!layout::is_group_file(name)) continue;
-    const auto text = tree.read_file(join(directory, name), kGroupFileLimit);
+    const auto text = read_group_file(tree, join(directory, name));
+    if (!text && is_of_host(text.error().code())) return SetState::kUnread;
     const auto children = text ? layout::group_children(*text, key) : fail(text.error());
     if (!children) return SetState::kUnknown;
     if (!std::ranges::all_of(*children, [&](const auto& child) { return files.contains(child); })) {

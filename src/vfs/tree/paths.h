@@ -45,8 +45,11 @@ enum class SetState {
   kNoGroup,
   kLacksChildren,
   kUnknown,  ///< a group file is in a form that this release does not know
+  kUnread,   ///< the disk does not give a group file
   kWhole,    ///< there is all that they name
 };
+/// Reads a group file; once more where the disk fails, because a set without its group file is taken for no set.
+[[nodiscard]] Result<std::string> read_group_file(const LocalTree& tree, const std::string& place);
 /// Reads the group files among these files, which lie in this directory, of the key with this name.
 [[nodiscard]] SetState state_of_set(const std::set<std::string>& files, const LocalTree& tree,
                                     const std::string& directory, const std::string& key);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/host_error.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/root_tree.h"
@@ -19,6 +20,19 @@ Result<std::vector<LocalTree::Item>> items_of(Result<Fd> directory, const std::s
   if (directory) return LocalTree::list(std::move(*directory), path);
   if (directory.error().code() == ErrorCode::kNotFound) return std::vector<LocalTree::Item>{};
   return fail(std::move(directory).error());
+}
+
+Result<std::vector<std::string>> list_kernel_files(const LocalTree& disk, const std::string& path) {
+  std::vector<std::string> names;
+  auto directory = disk.open_directory(LocalTree::view(path));
+  if (!directory && !is_of_host(directory.error().code())) return names;
+  if (!directory) directory = disk.open_directory(LocalTree::view(path));  // as read_group_file()
+  if (!directory) return fail(std::move(directory).error());
+  INDUCTORFS_TRY_ASSIGN(auto items, LocalTree::list(std::move(*directory), path, kMostInSet));
+  for (auto& item : items) {
+    if (item.type == S_IFREG && is_kernel_file(join(path, item.name))) names.push_back(std::move(item.name));
+  }
+  return names;
 }
 
 }  // namespace
@@ -109,24 +123,24 @@ Result<void> RootTree::remove_directory(const std::string& path) {
 }
 
 std::vector<std::string> RootTree::kernel_files(const std::string& path) const {
-  std::vector<std::string> names;
-  auto directory = disk_.open_directory(LocalTree::view(path));
-  if (!directory) return names;
-  if (auto items = LocalTree::list(std::move(*directory), path, kMostInSet)) {
-    for (auto& item : *items) {
-      if (item.type == S_IFREG && is_kernel_file(join(path, item.name))) names.push_back(std::move(item.name));
-    }
-  }
-  return names;
+  return list_kernel_files(disk_, path).value_or(std::vector<std::string>{});
 }
 
 std::vector<std::string> RootTree::local_set(const std::string& path) const {
+  if (auto set = read_set(path)) return std::move(*set);
   auto names = kernel_files(path);
+  std::erase_if(names, [](const auto& name) { return !layout::is_group_file(name); });
+  return names;
+}
+
+Result<std::vector<std::string>> RootTree::read_set(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(auto names, list_kernel_files(disk_, path));
   std::set<std::string> of_set;
   for (const auto& name : names) {
     if (!layout::is_group_file(name)) continue;
     of_set.insert(name);
-    const auto text = disk_.read_file(LocalTree::view(join(path, name)), kGroupFileLimit);
+    const auto text = read_group_file(disk_, LocalTree::view(join(path, name)));
+    if (!text && is_of_host(text.error().code())) return fail(text.error());
     const auto children = text ? layout::group_children(*text, last_component(path)) : fail(text.error());
     if (children) of_set.insert(children->begin(), children->end());
   }
@@ -143,10 +157,11 @@ std::vector<std::string> RootTree::cut_set(const std::string& path) const {
   return names;
 }
 
-bool RootTree::local_set_is_whole(const std::string& path) const {
-  const auto names = local_set(path);
-  return state_of_set({names.begin(), names.end()}, disk_, LocalTree::view(path), last_component(path)) ==
-         SetState::kWhole;
+Result<bool> RootTree::local_set_is_whole(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto names, read_set(path));
+  const auto state = state_of_set({names.begin(), names.end()}, disk_, LocalTree::view(path), last_component(path));
+  if (state == SetState::kUnread) return fail(ErrorCode::kInternal, "a group file cannot be read: " + path);
+  return state == SetState::kWhole;
 }
 
 bool RootTree::make_room(uint64_t bytes) {

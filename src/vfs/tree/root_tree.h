@@ -182,11 +182,12 @@ class RootTree {
   /// Lists the Triton files that a directory of the view has on the disk, of its first kMostInSet names.
   [[nodiscard]] std::vector<std::string> kernel_files(const std::string& path) const;
   /// Lists those of them that are a set: the group files and what they name. With more than kMostInSet names it is no
-  /// whole set.
+  /// whole set. read_set() says so where the disk does not tell it all.
   [[nodiscard]] std::vector<std::string> local_set(const std::string& path) const;
+  [[nodiscard]] Result<std::vector<std::string>> read_set(const std::string& path) const;
   /// Lists what a commit that was cut may have moved here already, of a set without a group file.
   [[nodiscard]] std::vector<std::string> cut_set(const std::string& path) const;
-  [[nodiscard]] bool local_set_is_whole(const std::string& path) const;
+  [[nodiscard]] Result<bool> local_set_is_whole(const std::string& path) const;
   /// Evicts after an ENOSPC, and waits up to 100 ms for the space of files that were deleted just now. Returns true if
   /// another try may find room. The caller must hold no lock.
   [[nodiscard]] bool make_room(uint64_t bytes);

@@ -116,7 +116,7 @@ void KeySets::recover(const std::string& place, bool torn) {
     const auto kept = moves_.read([&](const Moves&) -> Result<size_t> {
       if (directory && directory->key) return directory->key->state.with(use);
       KeyState state;
-      if (tree_.local_set_is_whole(*path)) state.committed = KeyState::Committed::kLocal;
+      if (tree_.local_set_is_whole(*path).value_or(true)) state.committed = KeyState::Committed::kLocal;
       return use(state);
     });
     if (!kept) return;  // what stays is met again at the next start

@@ -196,10 +196,11 @@ void KeySets::settle_disputes(KeyState::WriterSet& set) const {
   }
 }
 
-/// Whether a set may be committed: a set that is not whole, as far as this release can tell, stands in nobody's way.
+/// Whether a set may be committed: a set that is not whole, as far as this release can tell, stands in nobody's way;
+/// one that the disk does not give may be whole.
 bool KeySets::is_free(const KeyState& state, const std::string& path) const {
   return state.committed == KeyState::Committed::kNone ||
-         (state.committed == KeyState::Committed::kLocal && !tree_.local_set_is_whole(path));
+         (state.committed == KeyState::Committed::kLocal && !tree_.local_set_is_whole(path).value_or(true));
 }
 
 void KeySets::let_go(const NodePtr& directory, const std::vector<NodePtr>& gone) {

@@ -221,7 +221,8 @@ Result<void> Names::unlink(NodeId parent, std::string_view name, const Caller& c
   origin_.member_changed(where.path);
   if (node) tree_.let_go(nodes_.release(node));
   changed_names_in(where.parent);
-  if (where.parent->key && tree_.local_set(parent_path(where.path)).empty()) {
+  const auto is_left = [&](const auto& set) { return !set || !set->empty(); };  // what cannot be read may be there
+  if (where.parent->key && !is_left(tree_.read_set(parent_path(where.path)))) {
     where.parent->key->state.with([](KeyState& state) {
       if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
     });

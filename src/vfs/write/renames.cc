@@ -189,7 +189,7 @@ Result<Fd> Renames::rename_directory(const Step& step, const NodePtr& node) {
   const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
   tree_.move_roots(from.path, to.path);
   if (replaced) tree_.let_go(nodes_.release(replaced));
-  if (node->key && !tree_.local_set(to.path).empty()) {
+  if (const auto set = tree_.read_set(to.path); node->key && (!set || !set->empty())) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
   }
   note_groups_moved(node, to.path);

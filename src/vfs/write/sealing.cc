@@ -98,7 +98,7 @@ void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
     if (!directory || !directory->key) return;
     const bool is_group = layout::is_group_file(path.substr(path.rfind('/') + 1));
     const bool in_any_order = marks_.everyone_fits() || marks_.is_in_no_environment(path);
-    if (is_group || (in_any_order && tree_.local_set_is_whole(parent_path(path)))) {
+    if (is_group || (in_any_order && tree_.local_set_is_whole(parent_path(path)).value_or(true))) {
       sealer_.add({directory, parent_path(path), true});
     }
     return;
@@ -360,7 +360,10 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   const auto path = nodes_.path_of(*item.node);
   if (!path) return SealOutcome::kDone;
   // An incomplete set (TritonBundler skips files that it cannot read) would win the key and serve nobody.
-  if (!tree_.local_set_is_whole(*path)) {
+  const auto names = tree_.read_set(*path);
+  const auto is_whole = names ? tree_.local_set_is_whole(*path) : fail(names.error());
+  if (!is_whole) return not_sealed(*path, is_whole.error());
+  if (!*is_whole) {
     counters_.get("seal.incomplete_sets").add();
     return SealOutcome::kDone;
   }
@@ -380,7 +383,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   publish.root = key.root;
   publish.is_again = item.is_again;
   std::vector<std::pair<std::string, Sealed>> members;
-  for (const auto& name : tree_.local_set(*path)) {
+  for (const auto& name : *names) {
     const std::string file_path = join(*path, name);
     auto entry = seal_member(file_path, path->substr(path->rfind('/') + 1));
     if (!entry && entry.error().code() == ErrorCode::kNotFound) return SealOutcome::kDone;  // deleted, or damaged

@@ -32,9 +32,9 @@ class FaultyDisk(Disk):
         """{kind of call: how many there were}"""
         return {kind: int(count) for kind, count in map(str.split, os.getxattr(self.path, "user.counts").decode().splitlines())}
 
-    def fail(self, kind, number, how):
-        """`how`: an errno, or `short`."""
-        os.setxattr(self.path, "user.order", f"{kind} {number} {how}".encode())
+    def fail(self, kind, number, how, end=""):
+        """`how`: an errno, or `short`. `end`: of those from now on whose path ends so."""
+        os.setxattr(self.path, "user.order", f"{kind} {number} {how} {end}".encode())
 
     def hit(self):
         return os.getxattr(self.path, "user.hit").decode(errors="replace")
@@ -42,10 +42,11 @@ class FaultyDisk(Disk):
 
 class Told:
     """What programs were told of what they made: {name: digests that it may have}, the names whose absence nobody can rule out, since the
-    call that was to make them failed, the names that were removed, and the seeds of whole Triton sets."""
+    call that was to make them failed, the names that were removed, the seeds of whole Triton sets, and {name that was changed when it
+    was shared: what other nodes may go on to see}."""
 
     def __init__(self):
-        self.files, self.doubtful, self.removed, self.sets = {}, set(), [], []
+        self.files, self.doubtful, self.removed, self.sets, self.changed = {}, set(), [], [], {}
 
     def may_be(self, name, content):
         if name not in self.files:
@@ -68,6 +69,8 @@ class Told:
         """Of it what other nodes see; they keep what is removed here."""
         part = Told()
         part.files = {name: digests for name, digests in self.files.items() if not name.startswith("own/") and name not in self.doubtful}
+        for name in self.changed.keys() & part.files.keys():
+            part.files[name] = part.files[name] + self.changed[name]
         part.sets = self.sets
         return part
 
@@ -81,7 +84,7 @@ class Writer:
     def write_all(self):
         """(what it was told, what was refused)"""
         refused = []
-        for step in (self._private, self._edited, self._linked, self._moved, self._graphs, self._code, self._library, self._kernel, self._removed):
+        for step in (self._private, self._edited, self._linked, self._moved, self._changed, self._graphs, self._code, self._library, self._kernel, self._removed):
             try:
                 step()
             except OSError as error:
@@ -139,6 +142,20 @@ class Writer:
         os.rename(self._cache / old, self._cache / new)
         self._told.is_now(f"{new}/moved", content)
         self._told.gone(f"{old}/moved")
+
+    def _changed(self):
+        """A graph of the program before it, in place: this host has bytes of its own there from then on."""
+        name = next((name for name in self._told.files if name.startswith("fxgraph/") and name not in self._told.changed), None)
+        if name is None:
+            return
+        self._told.changed[name] = list(self._told.files[name])
+        content, added = (self._cache / name).read_bytes(), self._content("added")
+        for size in range(len(added) + 1):
+            self._told.may_be(name, content + added[:size])
+        with open(self._cache / name, "ab", buffering=0) as file:
+            if file.write(added) == len(added):
+                os.fsync(file.fileno())
+                self._told.is_now(name, content + added)
 
     def _graphs(self):
         for size in (300, 300_000):

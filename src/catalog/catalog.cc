@@ -154,6 +154,7 @@ void CatalogImpl::end() {
   if (threads.tail.joinable()) threads.tail.join();
   if (threads.publish.joinable()) threads.publish.join();
   if (threads.sweep.joinable()) threads.sweep.join();
+  parts_->count_failure(parts_->durable.with([](Durable& durable) { return durable.database.write_left(); }));
 }
 
 std::vector<std::string> CatalogImpl::show(const std::string& root, const std::vector<remote::ScopeId>& scopes) {
@@ -368,9 +369,10 @@ Result<void> CatalogImpl::drain(Deadline deadline) {
   const auto empty = [](const Durable& durable) {
     return durable.queue.size() == 0 && !durable.in_flight && durable.undelivered.empty();
   };
-  parts_->durable.notify_with([](Durable& durable) {
+  parts_->durable.notify_with([&](Durable& durable) {
     ++durable.drainers;
     ++durable.wakes;
+    parts_->count_failure(durable.database.write_left());
   });
   return parts_->durable.wait_until(
       deadline.at(), [&](const Durable& durable) { return parts_->stopping || parts_->frozen || empty(durable); },

@@ -127,11 +127,18 @@ Result<void> Database::prepare_to_write() {
   if (read_only_.empty()) return {};
   if (::access(read_only_.c_str(), W_OK) != 0) return fail_errno("write to", read_only_);
   INDUCTORFS_TRY_ASSIGN(auto writable, open(read_only_, lock_));
-  *this = std::move(writable);
+  handle_ = std::move(writable.handle_);
+  read_only_.clear();
   return {};
 }
 
 Result<void> Database::in_transaction(const std::function<Result<void>()>& work) {
+  auto done = in_one_transaction(work);
+  if (done) (void)write_left();
+  return done;
+}
+
+Result<void> Database::in_one_transaction(const std::function<Result<void>()>& work) {
   INDUCTORFS_TRY(prepare_to_write());
   INDUCTORFS_TRY(execute(handle_.get(), "BEGIN IMMEDIATE"));
   Result<void> outcome = work();
@@ -327,14 +334,31 @@ Result<bool> Database::forget_some(const remote::ScopeId& scope, size_t limit) {
 }
 
 Result<void> Database::hide(std::span<const Mark> marks) {
-  return in_transaction([&]() -> Result<void> {
+  left_.insert(left_.end(), marks.begin(), marks.end());
+  return write_left() ? Result<void>{} : write_left();  // a disk may fail once
+}
+
+Result<void> Database::write_left() {
+  if (left_.empty()) return {};
+  const auto done = in_one_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(insert, "INSERT OR IGNORE INTO hidden VALUES(?,?)");
-    for (const auto& mark : marks) INDUCTORFS_TRY(insert.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
+    for (const auto& mark : left_) INDUCTORFS_TRY(insert.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
     return {};
+  });
+  if (done) left_.clear();
+  return done;
+}
+
+/// They are shown again.
+void Database::take_back(std::span<const Mark> marks) {
+  std::erase_if(left_, [&](const Mark& left) {
+    return std::ranges::any_of(marks,
+                               [&](const Mark& mark) { return mark.path == left.path && mark.digest == left.digest; });
   });
 }
 
 Result<void> Database::drop_marks(std::span<const Mark> marks) {
+  take_back(marks);
   return in_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(remove, "DELETE FROM hidden WHERE path=? AND digest=?");
     for (const auto& mark : marks) INDUCTORFS_TRY(remove.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
@@ -344,6 +368,7 @@ Result<void> Database::drop_marks(std::span<const Mark> marks) {
 
 Result<int64_t> Database::enqueue(int kind, std::string_view payload, std::span<const int64_t> replaced,
                                   std::span<const Mark> shown) {
+  take_back(shown);
   int64_t id = 0;
   auto done = in_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(remove, "DELETE FROM queue WHERE id=?");

@@ -95,7 +95,10 @@ class Database {
     std::string path;
     codec::Digest digest;
   };
+  /// Marks that the disk does not take are kept, and written with the next change that it takes, or by write_left():
+  /// what was deleted would show again otherwise.
   [[nodiscard]] Result<void> hide(std::span<const Mark> marks);
+  [[nodiscard]] Result<void> write_left();
   [[nodiscard]] Result<void> drop_marks(std::span<const Mark> marks);
 
   // ---- Queue
@@ -115,10 +118,13 @@ class Database {
   [[nodiscard]] Result<void> prepare_schema(const std::string& file);
   [[nodiscard]] Result<void> prepare_to_write();
   [[nodiscard]] Result<void> in_transaction(const std::function<Result<void>()>& work);
+  [[nodiscard]] Result<void> in_one_transaction(const std::function<Result<void>()>& work);
+  void take_back(std::span<const Mark> marks);
 
   std::shared_ptr<Fd> lock_;
   std::unique_ptr<sqlite3, Close> handle_;
   std::string read_only_;  ///< kRead: the file
+  std::vector<Mark> left_;  ///< of hide()
 };
 
 }  // namespace inductorfs::catalog

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 
+#include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
@@ -185,6 +186,20 @@ TEST_F(DatabaseTest, EnqueueingTakesTheMarkOfTheSameBytesAway) {
   std::vector<std::string> left;
   ASSERT_TRUE(database.read_hidden([&](std::string_view, std::string_view raw) { left.emplace_back(raw); }));
   EXPECT_EQ(left, (std::vector<std::string>{std::string(marks[1].digest.raw())}));
+}
+
+TEST_F(DatabaseTest, AMarkThatTheDiskDoesNotTakeIsWrittenWithTheNextChange) {
+  Database database = open();
+  const std::vector<Database::Mark> marks{{"p", codec::digest_of("1")}, {"q", codec::digest_of("2")}};
+  ASSERT_TRUE(arm_fail_points("catalog.disk=ENOSPC"));
+  EXPECT_FALSE(database.hide(marks));
+  EXPECT_FALSE(database.write_left());
+  ASSERT_TRUE(arm_fail_points(""));
+  const std::vector<Database::Mark> shown{marks[0]};
+  ASSERT_TRUE(database.enqueue(0, "payload", {}, shown));
+  std::vector<std::string> left;
+  ASSERT_TRUE(database.read_hidden([&](std::string_view path, std::string_view) { left.emplace_back(path); }));
+  EXPECT_EQ(left, (std::vector<std::string>{"q"}));
 }
 
 /// A disk of its own that can be made read-only while no file of it is open for writing.

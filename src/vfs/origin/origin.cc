@@ -287,10 +287,9 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
     if (walked.missing.empty()) {
       if (const auto judged = judge_writers(walked.node, file, scope.id); judged != Standing::kMatches) return judged;
     }
-    if (!moves_.read(
-            [&](const Moves&) { return disk_.stat(LocalTree::view(file)).value_or(std::nullopt).has_value(); })) {
-      return Standing::kStays;  // the set, or this file of it, has another name by now
-    }
+    const auto named = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(file)); });
+    // The set, or this file of it, has another name by now. Where the disk fails, sealing it says so.
+    if (named && !*named) return Standing::kStays;
     if (const auto why = marks_.why_not_shared(file); !why.empty()) {
       if (!provenance_of(file).is_private()) keep_set_private(path, why);
       return Standing::kStays;

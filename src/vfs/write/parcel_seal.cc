@@ -125,7 +125,7 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
 void Sealing::mark_parcel(const Sealed& sealed, const std::string& path) {
   const bool is_marked = moves_.read([&](const Moves&) {
     // While it was sealed.
-    if (!has_name(sealed, path) || is_changed_parcel(disk_, LocalTree::view(path))) return false;
+    if (!has_name(sealed, path).value_or(false) || is_changed_parcel(disk_, LocalTree::view(path))) return false;
     set_parcel_mark(disk_, LocalTree::view(path), {sealed.entry.digest, false});
     return true;
   });

@@ -241,9 +241,10 @@ SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
 
 /// Returns false for what was deleted or replaced while it was hashed: whoever did that found nothing in the queue to
 /// hide.
-Result<bool> Sealing::enqueue(const catalog::Publish& publish, const std::function<bool()>& still_here) {
+Result<bool> Sealing::enqueue(const catalog::Publish& publish, const std::function<Result<bool>()>& still_here) {
   auto queued = removal_.queueing().with([&](const Queueing&) -> Result<bool> {
-    if (!still_here()) return false;
+    INDUCTORFS_TRY_ASSIGN(const bool is_here, still_here());
+    if (!is_here) return false;
     INDUCTORFS_TRY(catalog_.enqueue(publish));
     return true;
   });
@@ -251,12 +252,14 @@ Result<bool> Sealing::enqueue(const catalog::Publish& publish, const std::functi
   return queued;
 }
 
-bool Sealing::has_name(const Sealed& sealed, const std::string& path) const {
+/// An error of the disk is no absence: the seal is tried again.
+Result<bool> Sealing::has_name(const Sealed& sealed, const std::string& path) const {
   struct stat hashed {};
-  const auto named = disk_.stat(LocalTree::view(path));
-  if (!named || !*named || ::fstat(sealed.file.get(), &hashed) != 0) return false;
+  INDUCTORFS_TRY_ASSIGN(const auto named, disk_.stat(LocalTree::view(path)));
+  if (!named) return false;
+  if (::fstat(sealed.file.get(), &hashed) != 0) return fail_errno("stat", path);
   // Whoever has written to it, or named it, before it was read is noted by now.
-  return hashed.st_ino == (*named)->st_ino && marks_.why_not_shared(path).empty();
+  return hashed.st_ino == named->st_ino && marks_.why_not_shared(path).empty();
 }
 
 Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) {
@@ -393,8 +396,12 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
     members.emplace_back(file_path, std::move(*entry));
   }
   if (publish.entries.empty() || in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;
-  const auto still_here = [&] {
-    return std::all_of(members.begin(), members.end(), [&](const auto& m) { return has_name(m.second, m.first); });
+  const auto still_here = [&]() -> Result<bool> {
+    for (const auto& [file_path, member] : members) {
+      INDUCTORFS_TRY_ASSIGN(const bool is_here, has_name(member, file_path));
+      if (!is_here) return false;
+    }
+    return true;
   };
   const auto queued = enqueue(publish, still_here);
   if (!queued) return not_sealed(*path, queued.error());

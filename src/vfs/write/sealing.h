@@ -100,8 +100,8 @@ class Sealing {
   [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
-  [[nodiscard]] Result<bool> enqueue(const catalog::Publish& publish, const std::function<bool()>& still_here);
-  [[nodiscard]] bool has_name(const Sealed& sealed, const std::string& path) const;
+  [[nodiscard]] Result<bool> enqueue(const catalog::Publish& publish, const std::function<Result<bool>()>& still_here);
+  [[nodiscard]] Result<bool> has_name(const Sealed& sealed, const std::string& path) const;
   void mark_sealed(const Sealed& sealed, const std::string& path);
   // merges.cc
   void queue_again(const catalog::PublishReport& report);

@@ -145,7 +145,7 @@ class Writer:
 
     def _changed(self):
         """A graph of the program before it, in place: this host has bytes of its own there from then on."""
-        name = next((name for name in self._told.files if name.startswith("fxgraph/") and name not in self._told.changed), None)
+        name = next((name for name in self._told.files if name.startswith("fxgraph/") and name not in {*self._told.changed, *self._told.doubtful}), None)
         if name is None:
             return
         self._told.changed[name] = list(self._told.files[name])
@@ -188,7 +188,7 @@ class Writer:
         """A file of its own, and one that the cluster has had of the program before it."""
         own = f"own/{self._tag}/removed"
         self._put(own, self._content("removed"))
-        before = [name for name in self._told.files if name.endswith(".cpp") and name != artefacts.code(f"{self._tag} code")]
+        before = [name for name in self._told.files if name.endswith(".cpp") and name not in self._told.doubtful and name != artefacts.code(f"{self._tag} code")]
         for name in (own, *before):
             self._told.may_go(name)
             os.unlink(self._cache / name)

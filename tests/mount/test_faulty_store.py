@@ -22,7 +22,8 @@ CHANGES = dict.fromkeys(("mkdir", "rename", "link", "symlink", "unlink", "rmdir"
 FAULTS = {**READS, **CHANGES, "open": (errno.EIO, errno.EROFS), "read": (errno.EIO, "short"), "create": (errno.EIO, errno.ENOSPC, errno.EROFS),
           "write": (errno.EIO, errno.ENOSPC, errno.EROFS, "short")}
 # Calls that had more effect once: (kind, number, how, the end of the path).
-KNOWN = [("open", number, errno.EIO, "__grp__k.json") for number in (3, 6, 9)] + [("getattr", number, errno.EIO, "k.ttir") for number in (4, 5, 6)]
+KNOWN = [("open", number, errno.EIO, "__grp__k.json") for number in (3, 6, 9)] + [("getattr", number, errno.EIO, "k.ttir") for number in (4, 5, 6)] + \
+    [("chown", 1, errno.EIO, ".one.tmp")]
 
 
 class Trial:

@@ -43,6 +43,15 @@ Names::Names(const Parts& parts)
       refusals_(parts.refusals) {}
 
 Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<Fd> file) {
+  auto result = show_made(site, caller, std::move(file));
+  if (result) return result;
+  // Who is told of an error makes it again, and the kernel does not know that it is there.
+  const std::string view_path = LocalTree::view(site.path);
+  if (!disk_.unlink(view_path)) (void)disk_.remove_directory(view_path);
+  return result;
+}
+
+Result<Found> Names::show_made(const Site& site, const Caller& caller, std::optional<Fd> file) {
   const std::string view_path = LocalTree::view(site.path);
   if (options_.chown_to_caller) {
     INDUCTORFS_TRY_ASSIGN(const auto parent, disk_.stat(LocalTree::view(parent_path(site.path))));

@@ -56,6 +56,7 @@ class Names {
                                                  Site& where);
   [[nodiscard]] bool may_follow(const NodePtr& node, uid_t owner, const Caller& caller) const;
   [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
+  [[nodiscard]] Result<Found> show_made(const Site& site, const Caller& caller, std::optional<Fd> file);
   [[nodiscard]] Result<Found> make_name(NodeId parent, std::string_view name, Site& where,
                                         const std::function<Result<Found>()>& make);
   [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,

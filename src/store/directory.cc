@@ -24,11 +24,14 @@ namespace {
 constexpr const char* kFormatFile = "format";
 constexpr const char* kLockFile = "lock";
 constexpr const char* kStateFile = "state";
-constexpr const char* kReserveFile = "reserve";
+/// The last one has the bytes. As many inodes as a start takes at once: the catalog's log and its index, which a clean
+/// end has removed, and a new state in the place of the old one.
+constexpr std::array<const char*, 4> kReserveFiles = {"reserve.1", "reserve.2", "reserve.3", "reserve"};
 /// What a start writes at most: the catalog's log and its index.
 constexpr off_t kReserve = off_t{1} << 20;
 /// The reserve is no reason that a disk becomes full.
 constexpr uint64_t kRoomForReserve = uint64_t{32} << 20;
+constexpr uint64_t kInodesForReserve = 64;
 constexpr std::string_view kFormatWord = "inductorfs-store ";
 constexpr unsigned kFormatVersion = 1;
 constexpr std::string_view kUnknownBoot = "unknown";
@@ -252,12 +255,16 @@ Result<bool> enter_state(int dir, const std::string& boot_id, bool empty, bool t
   return suspect;
 }
 
+/// False where the disk does not count them.
+bool has_fewer_inodes(const struct statvfs& disk, uint64_t count) { return disk.f_files > 0 && disk.f_favail < count; }
+
 /// Gives a start on a full disk the room that it needs. The next one that finds room keeps another.
 void free_reserve(int dir) {
   const auto disk = disk_space(dir);
   if (!disk) return;
-  const bool is_full = disk->f_bavail * disk->f_frsize < kReserve || (disk->f_files > 0 && disk->f_favail == 0);
-  if (is_full) (void)::unlinkat(dir, kReserveFile, 0);
+  const bool is_full = disk->f_bavail * disk->f_frsize < kReserve || has_fewer_inodes(*disk, kReserveFiles.size());
+  if (!is_full) return;
+  for (const char* name : kReserveFiles) (void)::unlinkat(dir, name, 0);  // those that are there
 }
 
 Result<void> close_to_others(int dir, const std::string& path) {
@@ -282,7 +289,8 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, 
   owned.lock = std::move(*lock);
   fail_point("store.locked");
   INDUCTORFS_TRY(check_format(owned.fd.get(), path));
-  free_reserve(owned.fd.get());
+  // A worker that takes a mount over does with what is there, and leaves it to the next mount.
+  if (!owned.shared_lock) free_reserve(owned.fd.get());
   // After the check: only a directory that is a store is closed to others.
   INDUCTORFS_TRY(close_to_others(owned.fd.get(), path));
   INDUCTORFS_TRY(make_folders(owned.fd.get(), path));
@@ -341,13 +349,19 @@ Result<Fd> lock_store(const std::string& path, Fd& directory) {
 }
 
 bool keep_reserve(int dir) {
-  if (::faccessat(dir, kReserveFile, F_OK, 0) == 0) return true;
+  const auto is_there = [dir](const char* name) { return ::faccessat(dir, name, F_OK, 0) == 0; };
+  if (std::ranges::all_of(kReserveFiles, is_there)) return true;
   const auto disk = disk_space(dir);
-  if (!disk || disk->f_bavail * disk->f_frsize < kRoomForReserve) return false;
-  const auto file = open_at(dir, kReserveFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode);
-  if (!file) return false;
+  if (!disk || disk->f_bavail * disk->f_frsize < kRoomForReserve || has_fewer_inodes(*disk, kInodesForReserve)) {
+    return false;
+  }
+  Result<Fd> file = Fd();
+  for (const char* name : kReserveFiles) {
+    file = open_at(dir, name, O_WRONLY | O_CREAT | O_NOFOLLOW, kFileMode);
+    if (!file) return false;
+  }
   if (::posix_fallocate(file->get(), 0, kReserve) == 0) return true;
-  (void)::unlinkat(dir, kReserveFile, 0);
+  (void)::unlinkat(dir, kReserveFiles.back(), 0);
   return false;
 }
 

@@ -72,8 +72,8 @@ struct OwnedDirectory {
 /// Renames a file of this store to the blob's place, and replaces what is there.
 [[nodiscard]] Result<void> move_into_place(int dir, const std::string& temporary, const codec::Digest& digest);
 
-/// Keeps a file of 1 MiB that a start on a full disk removes, where the disk has room enough. Returns whether there is
-/// one. For the store's owner alone.
+/// Keeps 1 MiB and some inodes that a start on a full disk frees, where the disk has room enough. Returns whether they
+/// are there. For the store's owner alone.
 [[nodiscard]] bool keep_reserve(int dir);
 
 /// Writes everything to disk, so that the next owner need not suspect any blob, whatever happens to the host.

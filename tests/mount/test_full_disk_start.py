@@ -1,38 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that takes over serves from a disk to which nothing can be written: full to the last byte, or inode."""
-import errno
 import os
 
 import pytest
 from inductorfs_testing import artefacts, places
-from inductorfs_testing.disks import Btrfs, Ext4, Xfs
+from inductorfs_testing.disks import Btrfs, Ext4, Xfs, fill, give_back, take_inodes
 from inductorfs_testing.mounts import appears, suspended
 from inductorfs_testing.node import elapsed
 from inductorfs_testing.processes import PATIENCE, run, wait_until
 
 FILES = 40
-
-
-def fill(directory):
-    """Leaves no byte and no inode for another file."""
-    for size in (1 << 20, 1 << 12, 1):
-        try:
-            with open(directory / f"ballast {size}", "wb", buffering=0) as file:
-                while file.write(b"b" * size):
-                    os.fsync(file.fileno())
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
-
-
-def take_inodes(directory):
-    made = 0
-    try:
-        while True:
-            (directory / f"inode {made}").touch()
-            made += 1
-    except OSError as error:
-        assert error.errno == errno.ENOSPC
-
 
 DISKS = {
     "ext4": (Ext4, lambda disk: fill(disk.path)),
@@ -79,9 +56,7 @@ def test_a_worker_is_replaced_on_a_disk_that_takes_nothing(cluster, kind):
             take_all(disk)
             refuses_an_upgrade(node)
             serves(node, {**own, **private})
-        for name in os.listdir(disk.path):
-            if name.startswith(("ballast", "inode")):
-                (disk.path / name).unlink()
+        give_back(disk.path)
         node.sync()
         for path in own:
             assert appears(other.cache / path.relative_to(node.cache)).read_text() == own[path]
@@ -94,8 +69,9 @@ def test_a_worker_is_replaced_on_a_disk_that_takes_nothing(cluster, kind):
 
 
 @pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("end", ["kill_daemon", "unmount"])
 @pytest.mark.parametrize("kind", ["ext4", "ext4 inodes", "xfs"])
-def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(cluster, kind):
+def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(cluster, kind, end):
     make, take_all = DISKS[kind]
     with make(cluster.directory / "disk") as disk:
         node = cluster.node("a", start=False)
@@ -106,7 +82,8 @@ def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(
         made = {artefacts.write_atomic(node.cache, f"own/{index}", f"mine {index}"): f"mine {index}" for index in range(FILES)}
         wait_until((disk.path / "store/reserve").exists, 20, "the reserve")
         take_all(disk)
-        node.kill_daemon()
+        getattr(node, end)()
+        take_all(disk)  # what a clean end has given back, the catalog's log and its index among it
         done = run(mount, node.env(), seconds=60)
         assert done.code == 0, done.err
         for path, value in made.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small disks of a test's own, that become full, read-only or broken. Root only."""
+import errno
 import fcntl
 import os
 import struct
@@ -15,6 +16,34 @@ def call(*words):
     done = subprocess.run(list(map(str, words)), capture_output=True, timeout=30)
     if done.returncode != 0:
         lack(f"{words[0]}: {done.stderr.decode(errors='replace').strip()}")
+
+
+def fill(directory: Path):
+    """Leaves no byte and no inode for another file."""
+    for size in (1 << 20, 1 << 12, 1):
+        try:
+            with open(directory / f"ballast {size}", "wb", buffering=0) as file:
+                while file.write(b"b" * size):
+                    os.fsync(file.fileno())
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+
+
+def take_inodes(directory: Path):
+    made = 0
+    try:
+        while True:
+            (directory / f"inode {made}").touch()
+            made += 1
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+
+
+def give_back(directory: Path):
+    """What fill and take_inodes have taken."""
+    for name in os.listdir(directory):
+        if name.startswith(("ballast", "inode")):
+            (directory / name).unlink()
 
 
 class Disk:

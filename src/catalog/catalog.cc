@@ -99,6 +99,10 @@ class CatalogImpl final : public Catalog {
   }
   void note_queue(bool whole) override;
   [[nodiscard]] uint64_t lost_tails() const override { return tail_.lost_tails(); }
+  uint64_t read_again() override { return tail_.read_again(); }
+  [[nodiscard]] Result<void> wait_read_again(uint64_t ticket, Deadline deadline) override {
+    return tail_.wait_read_again(ticket, deadline);
+  }
   [[nodiscard]] std::optional<PublishReport> publish_state(std::string_view path) const override;
   [[nodiscard]] Result<void> drain(Deadline deadline) override;
   void note_use(const codec::Digest& digest) override { parts_->uses.note(digest, std::chrono::steady_clock::now()); }

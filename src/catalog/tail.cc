@@ -54,6 +54,7 @@ void Tail::run() {
     std::optional<Activity> activity(std::in_place, "follows the log of the cluster");
     take_up_server();
     take_up_wanted();
+    take_up_asked();
     for (auto& scope : followed_) {
       if (disturbed()) break;
       const auto now = std::chrono::steady_clock::now();
@@ -61,6 +62,7 @@ void Tail::run() {
     }
     note_synced();
     if (disturbed()) continue;
+    note_answered();
     write_snapshots();
     if (std::exchange(untidy_, false)) forget_old_scopes();
     activity.reset();
@@ -98,6 +100,32 @@ void Tail::take_up_server() {
     scope.synced = scope.failing = false;
     scope.stale = true;
   }
+}
+
+uint64_t Tail::read_again() {
+  const uint64_t ticket = state_.notify_with([](State& state) { return ++state.asked; });
+  remote_->wake_waiters();
+  return ticket;
+}
+
+Result<void> Tail::wait_read_again(uint64_t ticket, Deadline deadline) {
+  const auto is_over = [ticket](const State& state) { return state.answered >= ticket || state.stopping; };
+  if (state_.wait_until(deadline.at(), is_over, is_over)) return {};
+  return fail(ErrorCode::kTimedOut, "the server did not say in time whether it still has what it acknowledged");
+}
+
+void Tail::take_up_asked() {
+  const uint64_t asked = state_.with([](const State& state) { return state.asked; });
+  if (std::exchange(asked_, asked) == asked) return;
+  for (Followed& scope : followed_) scope.stale = true;
+}
+
+void Tail::note_answered() {
+  const auto is_read = [](const Followed& scope) { return !scope.stale || (scope.failing && !scope.is_away); };
+  if (!std::ranges::all_of(followed_, is_read)) return;
+  const auto is_new = [this](const State& state) { return state.answered != asked_; };
+  if (!state_.with(is_new)) return;
+  state_.notify_with([this](State& state) { state.answered = asked_; });
 }
 
 uint64_t Tail::lost_tails() const {
@@ -151,8 +179,8 @@ void Tail::failed(Followed& scope, const Error& error) {
   if (error.code() == ErrorCode::kTimedOut) scope.patience = std::min(scope.patience * 2, kReadPatienceMost);
   scope.failing = scope.stale = true;
   scope.due = std::chrono::steady_clock::now() + pause_after(error, scope.backoff);
-  const bool is_away = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
-  if (!is_away) state_.with([&](State& state) { state.unread[scope.id] = error.to_string(); });
+  scope.is_away = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+  if (!scope.is_away) state_.with([&](State& state) { state.unread[scope.id] = error.to_string(); });
   if (!parts_.stopping) {
     log::write_limited(log::Level::kWarning, "catalog.read_failed",
                        {{"scope", scope.id}, {"error", error.to_string()}});
@@ -179,7 +207,8 @@ void Tail::note_synced() {
 
 void Tail::pause_until(SteadyTime when) {
   state_.wait_until(
-      when, [&](const State& state) { return state.stopping || state.version != version_; }, [](const State&) {});
+      when, [&](const State& state) { return state.stopping || state.version != version_ || state.asked != asked_; },
+      [](const State&) {});
 }
 
 void Tail::rest() {
@@ -196,18 +225,18 @@ void Tail::rest() {
     behind = behind || (scope.stale && !scope.failing);
     if (!scope.failing && scope.named_in_vain < kInVainMost) followed.emplace_back(scope.id, scope.position);
   }
-  if (disturbed() || behind) return;
+  if (disturbed() || is_asked() || behind) return;
   if (followed.empty()) return pause_until(wake);
   const Milliseconds most = Deadline(wake).left();
   if (most.count() == 0) return;
-  const auto moved = remote_->wait_for_changes(followed, most, [this] { return disturbed(); });
+  const auto moved = remote_->wait_for_changes(followed, most, [this] { return disturbed() || is_asked(); });
   for (auto& scope : followed_) {
     // Without an answer nothing is known of any of them, and a read tells how they are.
     scope.named = moved && std::ranges::find(*moved, scope.id) != moved->end();
     scope.stale = scope.stale || !moved || scope.named;
   }
   hurry_ = !hurry && moved && !moved->empty();
-  if (moved || disturbed()) return wait_backoff_.reset();
+  if (moved || disturbed() || is_asked()) return wait_backoff_.reset();
   parts_.metrics.tail_errors.add();
   pause_until(std::chrono::steady_clock::now() + pause_after(moved.error(), wait_backoff_));
 }

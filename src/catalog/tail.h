@@ -46,6 +46,9 @@ class Tail {
   [[nodiscard]] bool synced() const;
   /// Catalog::lost_tails()
   [[nodiscard]] uint64_t lost_tails() const;
+  /// As in Catalog.
+  uint64_t read_again();
+  [[nodiscard]] Result<void> wait_read_again(uint64_t ticket, Deadline deadline);
   /// CatalogStatus::unread.
   [[nodiscard]] std::map<remote::ScopeId, std::string> unread() const {
     return state_.with([](const State& state) { return state.unread; });
@@ -61,6 +64,7 @@ class Tail {
     remote::Position position;
     bool synced = false;
     bool failing = false;
+    bool is_away = false;    ///< it failed because the server did not answer
     bool durable = true;     ///< false after a failed write: the position on disk must not move past what is missing
     bool unwritten = false;  ///< a snapshot and what came after it are in memory alone
     bool whole = true;       ///< false when an entry was refused that may be accepted another day
@@ -78,6 +82,8 @@ class Tail {
     uint64_t version = 0;                              ///< of `wanted`
     bool synced = false;
     bool stopping = false;
+    uint64_t asked = 0;                             ///< how often read_again() was called
+    uint64_t answered = 0;                          ///< the last of these calls after which all was read
     uint64_t resets = 0;                            ///< histories that began anew below what was known
     std::map<remote::ScopeId, std::string> unread;  ///< why followed scopes cannot be read, although the server answers
     std::set<ScopeIndex> unwritten;  ///< those whose snapshots are in memory alone, or on their way there
@@ -93,6 +99,12 @@ class Tail {
   [[nodiscard]] bool disturbed() const {
     return parts_.stopping || wanted_version_ != version_ || parts_.remote.server_changes() != server_;
   }
+  [[nodiscard]] bool is_asked() const {
+    return state_.with([this](const State& state) { return state.asked != asked_; });
+  }
+  /// Has all read again, for read_again().
+  void take_up_asked();
+  void note_answered();
   /// Has all read anew after another server has taken the place of the last one.
   void take_up_server();
   [[nodiscard]] bool is_crowded() const {
@@ -137,6 +149,7 @@ class Tail {
 
   Parts& parts_;
   CancellableRemote remote_;
+  uint64_t asked_ = 0;                 ///< State::asked that was taken up; confined as followed_
   std::vector<Followed> followed_;     ///< confined to the catalog-tail thread
   std::atomic<uint64_t> version_ = 0;  ///< of `followed_`
   std::atomic<uint64_t> wanted_version_ = 0;

@@ -419,12 +419,19 @@ Json Service::what_was_shared() const {
 }
 
 Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
+  std::optional<uint64_t> asked;
   while (true) {
     const uint64_t lost = layers_->catalog->lost_tails();
     Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
     // A server may go on acknowledging when another one has taken its place.
     if (done) done = layers_->remote->confirm_server(deadline.earlier(kSyncSlice));
-    if (done && layers_->catalog->lost_tails() != lost) continue;
+    // The same one may have come back with less.
+    if (done && !asked) asked = layers_->catalog->read_again();
+    if (done) done = layers_->catalog->wait_read_again(*asked, deadline.earlier(kSyncSlice));
+    if (done && layers_->catalog->lost_tails() != lost) {
+      asked.reset();
+      continue;
+    }
     if (done) {
       // What could not be written here is not there to be published.
       INDUCTORFS_TRY(place_of_store(layers_->store->lock(), settings_.store));

@@ -55,6 +55,25 @@ TEST_F(TailTest, ContinuesWhereItWasAfterARestart) {
   EXPECT_EQ(counted("catalog.resets"), resets) << "the tail was enough";
 }
 
+TEST_F(TailTest, ReadsAllAgainForWhoAsksAndSaysWhenItCannot) {
+  remote_.set("aa", elsewhere("f", "1"));
+  Catalog& catalog = start_synced();
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  remote_.fail_with(Error(ErrorCode::kUnavailable, "down"));
+  const uint64_t ticket = catalog.read_again();
+  const auto told = catalog.wait_read_again(ticket, Deadline::after(Milliseconds(100)));
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code(), ErrorCode::kTimedOut);
+  remote_.fail_with(std::nullopt);
+  EXPECT_TRUE(catalog.wait_read_again(ticket, Deadline::after(kPatience))) << "the same question is answered late";
+}
+
+TEST_F(TailTest, WhatNobodyCanReadKeepsNobodyWaiting) {
+  Catalog& catalog = start_synced();
+  remote_.fail_with(Error(ErrorCode::kCorrupt, "somebody's list"));
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+}
+
 TEST_F(TailTest, ASnapshotReplacesWhatWasKnownOfItsScopeOnly) {
   remote_.set("aa", elsewhere("stays", "1"));
   remote_.set("aa", elsewhere("goes", "2"));

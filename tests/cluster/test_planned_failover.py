@@ -84,3 +84,13 @@ def test_a_server_that_lost_all_gets_again_what_its_hosts_have(cluster):
         assert appears(b.cache / path, 30).read_text() == f"value {number}"
     assert appears(b.cache / late, 30).read_text() == "came later"
     assert appears(b.cache / "triton/0" / artefacts.triton_key("kernel") / "__grp__k.json", 30)
+
+
+def test_sync_does_not_believe_a_server_that_has_just_lost_all(cluster):
+    a = cluster.host("a")
+    for number in range(10):
+        artefacts.write_graph(a.cache, f"key {number}", f"value {number}")
+        a.sync(60)
+        cluster.redis.command("FLUSHALL")
+        a.sync(60)
+        assert entries(cluster.redis) == number + 1, "at once, though nothing was waiting to be published"

@@ -191,6 +191,12 @@ class Catalog {
   /// another server has taken the place of the last one. What this host has made is in the index then, or has to be
   /// queued again; wait_synced() tells when the index is known again.
   [[nodiscard]] virtual uint64_t lost_tails() const = 0;
+  /// Has every scope read again; the ticket for wait_read_again(). Does not block.
+  virtual uint64_t read_again() = 0;
+  /// Waits until that is done: lost_tails() then tells of all that the server lost before the ticket was taken, also of
+  /// one that came back with less a moment ago. kTimedOut when it does not answer. A scope whose answer nobody can read
+  /// (CatalogStatus::unread) counts as read.
+  [[nodiscard]] virtual Result<void> wait_read_again(uint64_t ticket, Deadline deadline) = 0;
   [[nodiscard]] virtual std::optional<PublishReport> publish_state(std::string_view path) const = 0;
   /// Waits until the queue is empty. kTimedOut or kUnavailable say what is left, and why.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline) = 0;

@@ -129,12 +129,12 @@ class NetworkCluster(QuickCluster):
             self.network.close()
             raise
 
-    def host(self, name, *more, remote=None):
-        """A mounted node. `remote`: another URL than the server's."""
+    def host(self, name, *more, remote=None, start=True):
+        """A node, mounted unless start is False. `remote`: another URL than the server's."""
         node = RemoteNode(self.directory / name, remote=remote or f"redis://{self.network.address}:{self.port}/0")
         node.host = self.network.add()
         self._nodes.append(node)
-        return node.start(*self.options(*more))
+        return node.start(*self.options(*more)) if start else node
 
     def cut(self, node):
         self.network.cut(node.host)

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.disks import Ramfs
+from inductorfs_testing.faulty_store import FaultyDisk
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.processes import run, wait_until
 
@@ -51,6 +52,15 @@ def test_a_mount_whose_store_was_removed_says_so_until_it_is_mounted_anew(cluste
     assert a.cli("unmount", a.cache, "--lazy").code == 0
     a.start(*cluster.options())
     assert appears(made).read_text() == "value"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_store_that_cannot_keep_what_jobs_make_is_refused(cluster):
+    with FaultyDisk(cluster.directory / "disk", "--no-attributes") as disk:
+        a = cluster.node("a", start=False)
+        done = run([places.program(), "mount", a.cache, "--store", disk.path / "store", "--log", a.log, *cluster.options()], a.env(), seconds=60)
+        assert done.code == 1 and "keeps no extended attributes" in done.err and "name a directory on" in done.err, done
+        assert not os.path.ismount(a.cache)
 
 
 @pytest.mark.usefixtures("root")

@@ -397,8 +397,9 @@ fuse_lowlevel_ops operations() {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 3) {
-    (void)std::fputs("usage: faulty_store DIRECTORY MOUNTPOINT\n", stderr);
+  const bool keeps_none = count == 4 && std::string_view(arguments[3]) == "--no-attributes";
+  if (count != 3 && !keeps_none) {
+    (void)std::fputs("usage: faulty_store DIRECTORY MOUNTPOINT [--no-attributes]\n", stderr);
     return 2;
   }
   ::umask(0);
@@ -411,7 +412,9 @@ int main(int count, char** arguments) {
     std::perror(arguments[1]);
     return 1;
   }
-  const fuse_lowlevel_ops all = operations();
+  fuse_lowlevel_ops all = operations();
+  // The kernel answers EOPNOTSUPP then, as for a disk without extended attributes.
+  if (keeps_none) all.getxattr = nullptr, all.setxattr = nullptr, all.listxattr = nullptr, all.removexattr = nullptr;
   fuse_args options = FUSE_ARGS_INIT(0, nullptr);
   for (const char* option : {"faulty_store", "-oallow_other,default_permissions"})
     (void)fuse_opt_add_arg(&options, option);

@@ -262,9 +262,8 @@ void Recovery::recover_group(const std::string& path, std::vector<std::string> b
     return;
   }
   if (!stale_.recover_set(path, names)) return;
-  const bool is_open = std::ranges::any_of(names, [&](const auto& name) {
-    return tree_.seal_on_disk(join(path, name)).empty();
-  });
+  const bool is_open =
+      std::ranges::any_of(names, [&](const auto& name) { return tree_.seal_on_disk(join(path, name)).empty(); });
   const bool is_lost = !is_open && std::ranges::any_of(names, [&](const auto& name) {
     return sealing_.may_be_unpublished(join(path, name));
   });

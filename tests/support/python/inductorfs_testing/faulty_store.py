@@ -17,10 +17,16 @@ FORK = multiprocessing.get_context("fork")
 
 
 class FaultyDisk(Disk):
+    """`options`: --no-attributes, and then it takes no orders."""
+
+    def __init__(self, path, *options):
+        super().__init__(path)
+        self._options = options
+
     def mount(self):
         files = self.path.with_name(self.path.name + ".files")
         files.mkdir(exist_ok=True)
-        self._server = subprocess.Popen([PROGRAM, files, self.path])
+        self._server = subprocess.Popen([PROGRAM, files, self.path, *self._options])
         wait_until(lambda: os.path.ismount(self.path), what="the disk that fails")
 
     def __exit__(self, *arguments):

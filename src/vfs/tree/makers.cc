@@ -17,11 +17,16 @@ constexpr char kUser = 'u';
 constexpr char kGroup = 'g';
 constexpr char kOpen = 'o';
 constexpr std::string_view kAnybody = "*";
+/// What the disk does not tell is not "nobody".
+const Makers kUntold{{}, {}, true, 0};
 
-std::string mark_on(int file) {
+/// Empty where there is none; an error where the disk does not tell.
+Result<std::string> mark_on(int file) {
   std::array<char, LocalTree::kMarkLimit> value{};
   const ssize_t size = ::fgetxattr(file, kName, value.data(), value.size());
-  return size < 0 ? std::string() : std::string(value.data(), static_cast<size_t>(size));
+  if (size >= 0) return std::string(value.data(), static_cast<size_t>(size));
+  if (errno == ENODATA || errno == ENOTSUP) return std::string();
+  return fail_errno("getxattr", kName);
 }
 
 /// "u1002 g100 o18 *"; what is no word of ours may be anybody.
@@ -66,7 +71,7 @@ bool set_mark(int file, const std::string& mark, mode_t mode) {
 Result<void> note(int file, std::string word) {
   struct stat status {};
   if (::fstat(file, &status) != 0) return fail_errno("stat");
-  const std::string mark = mark_on(file);
+  INDUCTORFS_TRY_ASSIGN(const std::string mark, mark_on(file));
   const auto has = [&](std::string_view one) {
     return (" " + mark + " ").find(" " + std::string(one) + " ") != std::string::npos;
   };
@@ -91,15 +96,22 @@ Result<void> note_open(int file, mode_t rights) {
 
 Makers makers_of(const LocalTree& tree, const std::string& place) {
   const auto status = tree.stat(place);
-  if (!status || !*status) return {};
-  const std::string without_marks = word_for((*status)->st_mode, (*status)->st_gid);
-  return makers_in((*status)->st_uid, tree.keeps_seals() ? tree.mark_of(place, kName).value_or("") : without_marks);
+  if (!status) return kUntold;
+  if (!*status) return {};
+  const uid_t owner = (*status)->st_uid;
+  if (!tree.keeps_seals()) return makers_in(owner, word_for((*status)->st_mode, (*status)->st_gid));
+  const auto mark = tree.xattr(place, kName);
+  if (mark) return makers_in(owner, *mark);
+  const ErrorCode why = mark.error().code();
+  return why == ErrorCode::kNoData || why == ErrorCode::kNotFound ? makers_in(owner, "") : kUntold;
 }
 
 Makers makers_of(const LocalTree& tree, int file) {
   struct stat status {};
-  if (::fstat(file, &status) != 0) return {{}, {}, true, 0};
-  return makers_in(status.st_uid, tree.keeps_seals() ? mark_on(file) : word_for(status.st_mode, status.st_gid));
+  if (::fstat(file, &status) != 0) return kUntold;
+  if (!tree.keeps_seals()) return makers_in(status.st_uid, word_for(status.st_mode, status.st_gid));
+  const auto mark = mark_on(file);
+  return mark ? makers_in(status.st_uid, *mark) : kUntold;
 }
 
 }  // namespace inductorfs::vfs

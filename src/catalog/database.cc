@@ -2,11 +2,14 @@
 #include "database.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <utility>
 
@@ -47,8 +50,16 @@ constexpr const char* kPragmas =
   Statement& name = *name##_prepared
 // NOLINTEND(bugprone-macro-parentheses)
 
-/// For reading alone. The log of a worker that was killed holds its last commits: SQLite reads it without its own locks,
-/// which would have to be written. Where there is none it would make one, unless nobody may change the file.
+/// There each write to the mapped index of the log needs room: a full btrfs answers with SIGBUS.
+bool copies_on_write(const std::string& file) {
+  constexpr std::array<decltype(statfs::f_type), 3> kSuch = {BTRFS_SUPER_MAGIC, 0x2fc12fc1,
+                                                             0xca451a4e};  // ZFS, bcachefs
+  struct statfs disk {};
+  return ::statfs(file.c_str(), &disk) == 0 && std::ranges::find(kSuch, disk.f_type) != kSuch.end();
+}
+
+/// For reading alone. The log of a worker that was killed holds its last commits: SQLite reads it without its own
+/// locks, which would have to be written. Where there is none it would make one, unless nobody may change the file.
 int open_to_read(const std::string& file, sqlite3** handle) {
   constexpr int kFlags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   if (::access((file + "-wal").c_str(), F_OK) == 0) return sqlite3_open_v2(file.c_str(), handle, kFlags, "unix-none");
@@ -105,8 +116,7 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
                                          std::to_string(file.size()) + "; name a shorter directory with --store");
   }
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  const int code =
-      use == Use::kRead ? open_to_read(file, &raw) : sqlite3_open_v2(file.c_str(), &raw, kFlags, nullptr);
+  const int code = use == Use::kRead ? open_to_read(file, &raw) : sqlite3_open_v2(file.c_str(), &raw, kFlags, nullptr);
   database.handle_.reset(raw);  // a failed open leaves a handle too, which carries the message
   if (raw == nullptr) return fail(ErrorCode::kInternal, "catalog database: no memory");
   if (code != SQLITE_OK) return fail(database_error(raw, "open " + file));
@@ -114,7 +124,7 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
     return fail(ErrorCode::kReadOnly, "catalog " + file + " cannot be written; check its owner and mode");
   }
   (void)sqlite3_busy_timeout(raw, 0);  // cannot fail; the flock leaves nobody to wait for
-  if (use != Use::kShared) INDUCTORFS_TRY(execute(raw, kAlone));
+  if (use != Use::kShared || copies_on_write(file)) INDUCTORFS_TRY(execute(raw, kAlone));
   if (use != Use::kRead) INDUCTORFS_TRY(execute(raw, kPragmas));
   fail_point("catalog.opened");
   INDUCTORFS_TRY(database.prepare_schema(file));

@@ -31,7 +31,7 @@ class Database {
   /// Opens the file. kCorrupt when it is not a database, or damaged; the caller sets it aside and opens again.
   /// kNotSupported when a newer version wrote it. kReadOnly when it cannot be written to.
   enum class Use {
-    kShared,  ///< another program may read the file meanwhile
+    kShared,  ///< another program may read the file meanwhile, unless its file system copies on write
     kAlone,   ///< needs no room on the disk
     kRead,    ///< of a disk that takes no writes: each write opens it anew, and fails with kReadOnly while it has to
   };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that takes over serves from a disk to which nothing can be written: full to the last byte, or inode."""
+import errno
 import os
 
 import pytest
@@ -23,7 +24,7 @@ def refuses_an_upgrade(node):
     before = node.status()["pid"]
     seconds, done = elapsed(node.cli, "upgrade", node.cache)
     assert done.code == 1 and "takes no writes" in done.err and "goes on serving" in done.err, done
-    assert seconds < 10 * PATIENCE and node.status()["pid"] == before
+    assert seconds < 10 * PATIENCE and node.status()["pid"] == before, node.log_tail()
 
 
 def serves(node, files):

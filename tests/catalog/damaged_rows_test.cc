@@ -14,6 +14,7 @@ class DamagedRows : public CatalogFixture {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(options_.file.c_str(), &raw), SQLITE_OK);
     Handle<sqlite3, sqlite3_close> handle(raw);
+    ASSERT_EQ(sqlite3_busy_timeout(raw, 10'000), SQLITE_OK);  // the publisher may be noting a failure
     ASSERT_EQ(sqlite3_exec(raw, statement.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(raw);
   }
   void damage_oldest_of_the_queue() {

@@ -235,6 +235,7 @@ class DamagedRow : public LeftDamage {
   static void damage_queue(const Host& host) {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open((host.directory / "catalog.sqlite").c_str(), &raw), SQLITE_OK);
+    ASSERT_EQ(sqlite3_busy_timeout(raw, 10'000), SQLITE_OK);  // the publisher may be noting a failure
     Handle<sqlite3, sqlite3_close> handle(raw);
     ASSERT_EQ(sqlite3_exec(raw, "UPDATE queue SET payload = CAST('damaged' AS BLOB)", nullptr, nullptr, nullptr),
               SQLITE_OK)

@@ -2,6 +2,7 @@
 """Small disks of a test's own, that become full, read-only or broken. Root only."""
 import errno
 import fcntl
+import itertools
 import os
 import struct
 import subprocess
@@ -18,15 +19,28 @@ def call(*words):
         lack(f"{words[0]}: {done.stderr.decode(errors='replace').strip()}")
 
 
+PIECES = ((1 << 20, 1 << 20), (1 << 12, 1 << 20), (1, 1 << 13))  # bytes, and how many of them: of the last, more than a block's
+
+
+def _takes_all(path: Path, size, most):
+    """False: there was room for so many pieces."""
+    try:
+        with open(path, "wb", buffering=0) as file:
+            for _ in range(most):
+                file.write(b"b" * size)
+                os.fsync(file.fileno())
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+        return True
+    return False
+
+
 def fill(directory: Path):
-    """Leaves no byte and no inode for another file."""
-    for size in (1 << 20, 1 << 12, 1):
-        try:
-            with open(directory / f"ballast {size}", "wb", buffering=0) as file:
-                while file.write(b"b" * size):
-                    os.fsync(file.fileno())
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
+    """Leaves no byte and no inode for another file. A daemon that evicts meanwhile makes room, which is taken too: in large pieces, for a
+    million bytes one by one would take minutes."""
+    for number in itertools.count():
+        if all(_takes_all(directory / f"ballast {number} {size}", size, most) for size, most in PIECES):
+            return
 
 
 def take_inodes(directory: Path):

@@ -22,6 +22,7 @@ APPEARS_BOUND = 45.0
 SETTLE_EVERY = 12  # steps
 SAMPLE = 250       # of what has been checked on a node before
 GROUP = "__grp__k.json"
+RESERVE = ("reserve", "reserve.1", "reserve.2", "reserve.3")  # src/store/directory.cc; an older program keeps the first alone
 TOLD = 80
 
 
@@ -57,7 +58,7 @@ class Host:
 
     def mount(self, program):
         """Refused only on a full disk whose reserve the start before has used."""
-        has_reserve = (self.node.store / "reserve").exists()
+        has_reserve = all((self.node.store / name).exists() for name in RESERVE)
         done = self.command(program, "mount", self.node.cache, "--store", self.node.store, "--log", self.node.log, "--remote",
                             self.node.remote, *self.cluster.options(*UNLIMITED))
         self.mounted = done.code == 0
@@ -278,7 +279,7 @@ class Storm:
     def sync_when_well(self, host):
         """Only what found no room is tried again some quiet times later, and sync says so at once."""
         is_done = self.sync(host, SYNC_BOUND)
-        if not is_done and "wait for room" not in self.told[-1]:
+        if not is_done and "or its disk is full" not in self.told[-1]:
             raise Failed(f"{host.name} cannot sync though all is well: {self.told[-1]}{host.node.log_tail()}")
         return is_done
 

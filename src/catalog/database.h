@@ -123,7 +123,7 @@ class Database {
 
   std::shared_ptr<Fd> lock_;
   std::unique_ptr<sqlite3, Close> handle_;
-  std::string read_only_;  ///< kRead: the file
+  std::string read_only_;   ///< kRead: the file
   std::vector<Mark> left_;  ///< of hide()
 };
 

@@ -247,8 +247,8 @@ Result<bool> enter_state(int dir, const std::string& boot_id, bool empty, bool t
   const std::string after = state_text("open", boot_id, suspect);
   if (after == before) return suspect;
   // A missing state means suspect, so that a new one need not be durable; one that replaces "clean" must be.
-  const auto written = before.empty() ? write_file_atomically(dir, kStateFile, after, kFileMode)
-                                      : write_durably(dir, kStateFile, after);
+  const auto written =
+      before.empty() ? write_file_atomically(dir, kStateFile, after, kFileMode) : write_durably(dir, kStateFile, after);
   // Nothing is written to a disk that has turned read-only since.
   const bool is_idle = takes_over && !written && written.error().code() == ErrorCode::kReadOnly;
   if (!is_idle) INDUCTORFS_TRY(written);

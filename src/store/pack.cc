@@ -176,7 +176,8 @@ Result<std::shared_ptr<Pack>> Pack::open(std::shared_ptr<PackFolder> folder, uin
     pack->end();
     return pack;
   }
-  if (takes_writes && static_cast<uint64_t>(bytes_status.st_blocks) * kBytesPerDiskBlock > taken + kSlack) pack->free_gaps(live);
+  if (takes_writes && static_cast<uint64_t>(bytes_status.st_blocks) * kBytesPerDiskBlock > taken + kSlack)
+    pack->free_gaps(live);
   std::move(live.begin(), live.end(), std::back_inserter(items));
   return pack;
 }

@@ -71,11 +71,12 @@ bool set_mark(int file, const std::string& mark, mode_t mode) {
 Result<void> note(int file, std::string word) {
   struct stat status {};
   if (::fstat(file, &status) != 0) return fail_errno("stat");
+  if (word == kUser + std::to_string(status.st_uid)) return {};
   INDUCTORFS_TRY_ASSIGN(const std::string mark, mark_on(file));
   const auto has = [&](std::string_view one) {
     return (" " + mark + " ").find(" " + std::string(one) + " ") != std::string::npos;
   };
-  if (word == kUser + std::to_string(status.st_uid) || has(word) || has(kAnybody)) return {};
+  if (has(word) || has(kAnybody)) return {};
   if (static_cast<size_t>(std::ranges::count(mark, ' ')) + 1 >= kMostMakers) word = kAnybody;
   if (set_mark(file, mark.empty() ? word : mark + " " + word, status.st_mode) || errno == ENOTSUP) return {};
   return fail_errno("setxattr", kName);
@@ -102,8 +103,8 @@ Makers makers_of(const LocalTree& tree, const std::string& place) {
   if (!tree.keeps_seals()) return makers_in(owner, word_for((*status)->st_mode, (*status)->st_gid));
   const auto mark = tree.xattr(place, kName);
   if (mark) return makers_in(owner, *mark);
-  const ErrorCode why = mark.error().code();
-  return why == ErrorCode::kNoData || why == ErrorCode::kNotFound ? makers_in(owner, "") : kUntold;
+  constexpr std::array kNone = {ErrorCode::kNoData, ErrorCode::kNotFound, ErrorCode::kNotSupported};
+  return std::ranges::find(kNone, mark.error().code()) != kNone.end() ? makers_in(owner, "") : kUntold;
 }
 
 Makers makers_of(const LocalTree& tree, int file) {

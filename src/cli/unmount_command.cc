@@ -20,6 +20,8 @@ namespace {
 /// An unmount waits for the daemon's end, so that the store is free for the next mount when the command returns.
 constexpr Milliseconds kUnmountPatience{60000};
 constexpr Milliseconds kDeathPatience{1000};
+/// For a supervisor without a worker, which sees that its mount has gone when it looks for the next worker's chance.
+constexpr Milliseconds kSupervisorPatience{10'000};
 constexpr Milliseconds kDeathPause{10};
 /// Workers that may end one after the other while they are asked.
 constexpr int kAttempts = 3;
@@ -38,8 +40,8 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const conf
 }
 
 /// A daemon that is being killed hangs up first and lets go of its socket a moment later.
-void await_death(const std::string& socket) {
-  const Deadline deadline = Deadline::after(kDeathPatience);
+void await_death(const std::string& socket, Milliseconds patience = kDeathPatience) {
+  const Deadline deadline = Deadline::after(patience);
   while (control::is_listening(socket) && !deadline.passed()) {
     (void)control::wait_for(-1, 0, Deadline::after(kDeathPause));
   }
@@ -83,7 +85,11 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
     };
     const Result<std::string> answer =
         control::ask_and_await_end(mount->socket, control::unmount_request(lazy), deadline, on_silence);
-    if (answer && control::is_of_no_worker(*answer)) return unmount_orphan(mountpoint, lazy, environment);
+    if (answer && control::is_of_no_worker(*answer)) {
+      INDUCTORFS_TRY(unmount_orphan(mountpoint, lazy, environment));
+      await_death(mount->socket, kSupervisorPatience);
+      return {};
+    }
     if (answer) {
       const Result<std::string> done = control::parse_answer(*answer);
       return done ? Result<void>() : fail(done.error());

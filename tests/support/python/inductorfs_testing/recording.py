@@ -228,6 +228,8 @@ class Recorder:
     def _fallocate(self, arguments, _):
         if (inode := self._inode_of(arguments[0])) is not None and "FALLOC_FL_PUNCH_HOLE" in arguments[1]:
             self._add("data", "hole", inode=inode, value=(int(arguments[2]), int(arguments[3])))
+        elif inode is not None and arguments[1] == "0":  # the store's reserve, which is empty before
+            self._add("data", "truncate", inode=inode, value=int(arguments[2]) + int(arguments[3]))
 
     def _ftruncate(self, arguments, _):
         if (inode := self._inode_of(arguments[0])) is not None:

@@ -37,7 +37,7 @@ class Made:
     poor: bool = False      # its disk was full then
     filled: int = 0         # how often its disk had been full
     away: int = 0           # which absence of the server it was written in
-    losses: int = 0         # of the server's, when it was acknowledged
+    losses: int = 0         # of the server's, when it was written, or acknowledged
     seen: set = field(default_factory=set)  # hosts on which it was found right
 
 
@@ -293,7 +293,7 @@ class Storm:
     def is_excused(self, host, made):
         """It was given up for who wrote to the full disk, and then lost by the server; or it is private, as sync says, because its
         marks found no room; or the other node's set had been there before it."""
-        gone = host.filled > made.filled and self.losses > made.losses and made.acknowledged and not host.on_disk(made.name)
+        gone = host.filled > made.filled and self.losses > made.losses and not host.on_disk(made.name)
         second = made.shared_key and self.losses > 0
         if gone or second or (made.poor and self.is_private(host, made)):
             self.excused += 1

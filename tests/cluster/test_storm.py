@@ -6,6 +6,7 @@ INDUCTORFS_CHAOS_SECONDS: how long each lasts (else one deck of steps). INDUCTOR
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,17 @@ class Shards:
     def planned_failover(self, storm):
         old = self._chosen(storm)
         replica = next(server for server in self.group.servers if server.section("INFO", "replication").get("master_port") == str(old.port))
-        replica.command("CLUSTER", "FAILOVER")
+        begin = time.monotonic()
+        asked = 0
+
+        def promoted():  # a replica gives up after five seconds, on a busy machine in vain
+            nonlocal asked
+            if time.monotonic() >= begin + 6 * asked and replica.section("INFO", "replication")["role"] == "slave":
+                asked += 1
+                replica.command("CLUSTER", "FAILOVER")
+            return old not in self.group.masters()
+
+        wait_until(promoted, 60, "the planned failover", pause=0.1)
         self.group.wait_for_replacement(old)
         wait_until(self.group._agree, 20, "all nodes to agree")
 

@@ -37,7 +37,7 @@ class Made:
     poor: bool = False      # its disk was full then
     filled: int = 0         # how often its disk had been full
     away: int = 0           # which absence of the server it was written in
-    losses: int = 0         # of the server's, when it was written, or acknowledged
+    losses: int = 0         # of the server's, when it was written, or last acknowledged
     seen: set = field(default_factory=set)  # hosts on which it was found right
 
 
@@ -148,7 +148,8 @@ class Storm:
                 artefacts.triton_put(directory, GROUP, json.dumps({"child_paths": paths}))
             elif any(one.name == made.name for one in self.made):
                 return
-        made.poor, made.filled, made.away = bool(host.full), host.filled, self.heal and self.absence
+        made.poor, made.filled, made.losses = bool(host.full), host.filled, self.losses
+        made.away = self.absence if self.heal else 0
         self.made.append(made)
         if not self.is_right(host, made):
             raise Failed(f"{host.name} lacks what it has just written: {self.explain(host, made.name)}")
@@ -173,7 +174,8 @@ class Storm:
             return
         self.say(f"read {host.name}")
         for made in self.random.sample(self.made, min(8, len(self.made))):
-            if not self.is_right(host, made) and made.host is host and made.filled == host.filled and not host.full and not made.shared_key:
+            may_go = made.poor or made.filled != host.filled or made.shared_key
+            if not self.is_right(host, made) and made.host is host and not may_go:
                 raise Failed(f"{host.name} lacks its own: {self.explain(host, made.name)}")
         self.check_private(host)
 
@@ -291,9 +293,10 @@ class Storm:
             raise Failed(f"sync of {host.name} said 0, and the cluster lacks {made.name}: {self.explain(host, made.name)}")
 
     def is_excused(self, host, made):
-        """It was given up for who wrote to the full disk, and then lost by the server; or it is private, as sync says, because its
+        """It was published, given up for who wrote to the full disk, and then lost by the server; or it is private, as sync says, because its
         marks found no room; or the other node's set had been there before it."""
-        gone = host.filled > made.filled and self.losses > made.losses and not host.on_disk(made.name)
+        was_full = made.poor or host.filled > made.filled
+        gone = was_full and self.losses > made.losses and not host.on_disk(made.name)
         second = made.shared_key and self.losses > 0
         if gone or second or (made.poor and self.is_private(host, made)):
             self.excused += 1

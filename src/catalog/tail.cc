@@ -93,6 +93,7 @@ void Tail::take_up_server() {
   const uint64_t now = parts_.remote.server_changes();
   if (now == server_) return;
   state_.with([](State& state) { state.synced = false; });
+  note_loss();
   server_ = now;
   // Where its history ends just where this host had read to, what was published after that may still be known here.
   for (Followed& scope : followed_) {
@@ -161,6 +162,7 @@ void Tail::read_to_end(Followed& scope) {
     // A record that no release reads, beyond the head of the log, would be news for ever.
     scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
     scope.named = false;
+    if (is_lost) note_loss();
     if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta), ended)) return;
     if (is_lost) state_.with([](State& state) { ++state.resets; });
     if (ended) {
@@ -172,6 +174,11 @@ void Tail::read_to_end(Followed& scope) {
       return;
     }
   }
+}
+
+/// Before the disk has a position after the loss: who is killed in between would never hear of it again.
+void Tail::note_loss() {
+  parts_.count_failure(parts_.durable.with([](Durable& durable) { return durable.note_queue(false); }));
 }
 
 void Tail::failed(Followed& scope, const Error& error) {

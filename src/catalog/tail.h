@@ -112,6 +112,7 @@ class Tail {
   }
 
   void read_to_end(Followed& scope);
+  void note_loss();
   void failed(Followed& scope, const Error& error);
   void succeeded(Followed& scope);
   void rest();

@@ -264,7 +264,7 @@ void Overlay::stop() {
   in_place_.stop();
   sealer_.stop();
   notifier_.stop();
-  recovery_.mark_clean();
+  recovery_.mark_clean(republish_.wait(Deadline::after(Milliseconds(0))));
 }
 
 void Overlay::keep_house(const std::stop_token& stop) {

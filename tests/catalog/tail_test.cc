@@ -68,6 +68,17 @@ TEST_F(TailTest, ReadsAllAgainForWhoAsksAndSaysWhenItCannot) {
   EXPECT_TRUE(catalog.wait_read_again(ticket, Deadline::after(kPatience))) << "the same question is answered late";
 }
 
+TEST_F(TailTest, ALossIsKnownToTheNextWorkerThoughNobodyHasActedOnIt) {
+  remote_.set("aa", elsewhere("f", "1"));
+  Catalog& catalog = start_synced();
+  catalog.note_queue(true);
+  remote_.script("aa", {true, {elsewhere("g", "2")}, {}, {7, "of another history"}, true});
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  EXPECT_EQ(catalog.lost_tails(), 1U);
+  close();
+  EXPECT_TRUE(open().queue_may_be_short());
+}
+
 TEST_F(TailTest, WhatNobodyCanReadKeepsNobodyWaiting) {
   Catalog& catalog = start_synced();
   remote_.fail_with(Error(ErrorCode::kCorrupt, "somebody's list"));

@@ -183,8 +183,8 @@ class Catalog {
   /// exactly the same paths.
   [[nodiscard]] virtual Result<void> enqueue(const Publish& publish) = 0;
   /// Says whether groups may be missing from the queue although enqueue() acknowledged them: the database was begun
-  /// anew, or lost its last commits in a host crash. Durable, until note_queue(true) says that everything has been
-  /// queued again.
+  /// anew, or lost its last commits in a host crash; or the cluster has lost what was published, see lost_tails().
+  /// Durable, until note_queue(true) says that everything has been queued again.
   [[nodiscard]] virtual bool queue_may_be_short() const = 0;
   virtual void note_queue(bool whole) = 0;
   /// Returns how often the cluster may have lost the end of what it had acknowledged: its history began anew, or

@@ -271,9 +271,9 @@ void Recovery::recover_group(const std::string& path, std::vector<std::string> b
   if (is_open && !in_place_.add_left_set(path, names)) sealing_.seal_later(path);
 }
 
-void Recovery::mark_clean() {
+void Recovery::mark_clean(bool is_published) {
   const Activity activity("writes the local tree back");
-  if (sealer_.waiting() == 0) catalog_.note_queue(true);
+  if (is_published && sealer_.waiting() == 0) catalog_.note_queue(true);
   const auto at = disk_.held(kMarker);
   if (!at || !disk_.sync()) return;  // not clean then: the next boot verifies
   fail_point("view.synced");

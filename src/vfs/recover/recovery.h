@@ -32,8 +32,9 @@ class Recovery {
 
   /// Recovers before the first request of a mount that takes over from no worker.
   [[nodiscard]] Result<void> run();
-  /// Notes, at the end, that everything is on the disk, so that the next start has nothing to verify.
-  void mark_clean();
+  /// Notes, at the end, that everything is on the disk, so that the next start has nothing to verify. `is_published`:
+  /// what the cluster has lost has been queued again.
+  void mark_clean(bool is_published);
 
  private:
   void recover_directory(const std::string& path, bool torn);

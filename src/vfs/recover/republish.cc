@@ -32,7 +32,6 @@ void rest(Milliseconds span, const std::stop_token& stop) {
 void Republish::run_if_due(const std::stop_token& stop) {
   const uint64_t lost = catalog_.lost_tails();
   if (lost == done_.with([](uint64_t done) { return done; })) return;
-  catalog_.note_queue(false);  // for a worker, or a mount, that comes before it is done
   // While nothing is shown, nothing tells what the index lacks.
   if (catalog_.frozen() || !catalog_.wait_synced(Deadline::after(Milliseconds(0)))) return;
   std::random_device seed;

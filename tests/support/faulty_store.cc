@@ -1,54 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory in another place, of whose calls one fails when it is told to. Every call that programs make arrives here
 // as it was made: the kernel keeps names and attributes, but no bytes (direct_io) of any file that SQLite does not map.
-//   faulty_store DIRECTORY MOUNTPOINT     ends when it is unmounted
+//   faulty_store DIRECTORY MOUNTPOINT [--no-attributes]     ends when it is unmounted
 // It is spoken to by extended attributes of its root, which are not counted:
-//   setxattr user.order = "KIND NUMBER HOW"       the call of this kind that is the NUMBER-th since the start fails,
-//   once.
+//   setxattr user.order = "KIND NUMBER HOW"       the NUMBER-th call of this kind since the start fails, once.
 //                                                 HOW is an errno, or "short": half of the bytes are read or written
 //                         "KIND NUMBER HOW END"   the NUMBER-th from now on of those whose path ends so
 //   getxattr user.counts                          "KIND COUNT" a line
 //   getxattr user.hit                             what has failed: "KIND NUMBER HOW PATH"; empty before
-#define FUSE_USE_VERSION 314
-#include <dirent.h>
-#include <fcntl.h>
-#include <fuse_lowlevel.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
-#include <map>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
+#include "support/passthrough.h"
+
+namespace inductorfs::testing::passthrough {
 namespace {
-
-constexpr double kForever = 1e9;
-
-/// A file that the kernel knows, by an O_PATH descriptor.
-struct Node {
-  int path = -1;
-  uint64_t lookups = 0;
-  std::pair<dev_t, ino_t> key;
-
-  Node() = default;
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-  ~Node() {
-    if (path >= 0) ::close(path);
-  }
-};
 
 struct Order {
   std::string kind;  ///< empty: no call fails
@@ -59,20 +31,12 @@ struct Order {
 };
 
 // One thread serves all requests.
-Node root;
-std::map<std::pair<dev_t, ino_t>, std::unique_ptr<Node>> nodes;
 std::map<std::string, uint64_t> counts;
 Order order;
 std::string hit;
 bool is_short;  ///< the call that is being answered
 
-Node& node_of(fuse_ino_t id) {
-  return id == FUSE_ROOT_ID ? root : *reinterpret_cast<Node*>(id);  // NOLINT(performance-no-int-to-ptr)
-}
-std::string magic_link(fuse_ino_t id) { return "/proc/self/fd/" + std::to_string(node_of(id).path); }
 int descriptor_of(const fuse_file_info* file) { return static_cast<int>(file->fh); }
-
-void answer(fuse_req_t request, int64_t result) { (void)fuse_reply_err(request, result >= 0 ? 0 : errno); }
 
 std::string place_of(fuse_ino_t id, const char* name) {
   char target[4096];
@@ -122,80 +86,12 @@ struct Counted<kKind, kCall> {
   }
 };
 
-/// What is under this name; inode 0 says that nothing is, which the kernel keeps. An errno otherwise.
-int find(fuse_ino_t parent, const char* name, fuse_entry_param& entry) {
-  entry = {};
-  entry.attr_timeout = entry.entry_timeout = kForever;
-  const int path = ::openat(node_of(parent).path, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-  if (path < 0) return errno == ENOENT ? 0 : errno;
-  if (::fstat(path, &entry.attr) != 0) return errno;
-  auto& node = nodes[{entry.attr.st_dev, entry.attr.st_ino}];
-  if (node) {
-    ::close(path);
-  } else {
-    node = std::make_unique<Node>();
-    node->path = path;
-    node->key = {entry.attr.st_dev, entry.attr.st_ino};
-  }
-  ++node->lookups;
-  entry.ino = reinterpret_cast<fuse_ino_t>(node.get());
-  return 0;
-}
-
-void answer_entry(fuse_req_t request, fuse_ino_t parent, const char* name, int result) {
-  fuse_entry_param entry;
-  const int wrong = result != 0 ? errno : find(parent, name, entry);
-  (void)(wrong != 0 ? fuse_reply_err(request, wrong) : fuse_reply_entry(request, &entry));
-}
-
-void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) { answer_entry(request, parent, name, 0); }
-
-void forget(fuse_req_t request, fuse_ino_t id, uint64_t count) {
-  if (id != FUSE_ROOT_ID) {
-    Node& node = node_of(id);
-    node.lookups -= count;
-    if (node.lookups == 0) nodes.erase(std::pair(node.key));
-  }
-  fuse_reply_none(request);
-}
-
-void answer_attributes(fuse_req_t request, fuse_ino_t id) {
-  struct stat attributes {};
-  if (::fstat(node_of(id).path, &attributes) != 0) return answer(request, -1);
-  (void)fuse_reply_attr(request, &attributes, kForever);
-}
-
-void get_attributes(fuse_req_t request, fuse_ino_t id, fuse_file_info*) { answer_attributes(request, id); }
-
-int change(fuse_ino_t id, const struct stat& wanted, int which, const fuse_file_info* file) {
-  const int path = node_of(id).path;
-  const std::string link = magic_link(id);
-  const auto asked = [&](int bits) { return (which & bits) != 0; };
-  const auto time = [&](int bit, int now, const timespec& value) {
-    return asked(now) ? timespec{0, UTIME_NOW} : asked(bit) ? value : timespec{0, UTIME_OMIT};
-  };
-  if (asked(FUSE_SET_ATTR_MODE) && ::chmod(link.c_str(), wanted.st_mode) != 0) return -1;
-  const uid_t owner = asked(FUSE_SET_ATTR_UID) ? wanted.st_uid : static_cast<uid_t>(-1);
-  const gid_t group = asked(FUSE_SET_ATTR_GID) ? wanted.st_gid : static_cast<gid_t>(-1);
-  if (asked(FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && ::fchownat(path, "", owner, group, AT_EMPTY_PATH) != 0) return -1;
-  if (asked(FUSE_SET_ATTR_SIZE)) {
-    const int done =
-        file != nullptr ? ::ftruncate(descriptor_of(file), wanted.st_size) : ::truncate(link.c_str(), wanted.st_size);
-    if (done != 0) return -1;
-  }
-  const timespec times[] = {time(FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, wanted.st_atim),
-                            time(FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, wanted.st_mtim)};
-  return ::utimensat(path, "", times, AT_EMPTY_PATH);
-}
-
-void set_attributes(fuse_req_t request, fuse_ino_t id, struct stat* wanted, int which, fuse_file_info* file) {
+void set_counted(fuse_req_t request, fuse_ino_t id, struct stat* wanted, int which, fuse_file_info* file) {
   const char* const kind = (which & FUSE_SET_ATTR_SIZE) != 0                        ? "truncate"
                            : (which & FUSE_SET_ATTR_MODE) != 0                      ? "chmod"
                            : (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0 ? "chown"
                                                                                     : "utimens";
-  if (fails(request, kind, id)) return;
-  if (change(id, *wanted, which, file) != 0) return answer(request, -1);
-  answer_attributes(request, id);
+  if (!fails(request, kind, id)) set_attributes(request, id, wanted, which, file);
 }
 
 /// SQLite maps its index of a log, which a file of direct_io refuses.
@@ -229,36 +125,9 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 void flush(fuse_req_t request, fuse_ino_t, fuse_file_info*) { answer(request, 0); }
 void release(fuse_req_t request, fuse_ino_t, fuse_file_info* file) { answer(request, ::close(descriptor_of(file))); }
 
-void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
-  answer_entry(request, parent, name, ::mkdirat(node_of(parent).path, name, mode));
+void symlink_counted(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
+  if (!fails(request, "symlink", parent, name)) make_symlink(request, target, parent, name);
 }
-void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
-  if (fails(request, "symlink", parent, name)) return;
-  answer_entry(request, parent, name, ::symlinkat(target, node_of(parent).path, name));
-}
-void make_link(fuse_req_t request, fuse_ino_t id, fuse_ino_t parent, const char* name) {
-  const std::string from = magic_link(id);
-  answer_entry(request, parent, name, ::linkat(AT_FDCWD, from.c_str(), node_of(parent).path, name, AT_SYMLINK_FOLLOW));
-}
-void remove_file(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  answer(request, ::unlinkat(node_of(parent).path, name, 0));
-}
-void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  answer(request, ::unlinkat(node_of(parent).path, name, AT_REMOVEDIR));
-}
-void rename_entry(fuse_req_t request, fuse_ino_t from, const char* name, fuse_ino_t to, const char* other,
-                  unsigned flags) {
-  answer(request, ::renameat2(node_of(from).path, name, node_of(to).path, other, flags));
-}
-
-void read_link(fuse_req_t request, fuse_ino_t id) {
-  char target[4096];
-  const ssize_t size = ::readlinkat(node_of(id).path, "", target, sizeof target - 1);
-  if (size < 0) return answer(request, -1);
-  target[size] = '\0';
-  (void)fuse_reply_readlink(request, target);
-}
-
 void read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
   std::vector<char> buffer(size);
   ssize_t got = ::pread(descriptor_of(file), buffer.data(), size, offset);
@@ -286,7 +155,7 @@ DIR* directory_of(const fuse_file_info* file) {
 }  // NOLINT(performance-no-int-to-ptr)
 
 void open_directory(fuse_req_t request, fuse_ino_t id, fuse_file_info* file) {
-  DIR* const directory = ::fdopendir(::openat(node_of(id).path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* const directory = open_to_list(id);
   if (directory == nullptr) return answer(request, -1);
   file->fh = reinterpret_cast<uint64_t>(directory);
   (void)fuse_reply_open(request, file);
@@ -298,20 +167,8 @@ void sync_directory(fuse_req_t request, fuse_ino_t, int, fuse_file_info* file) {
   answer(request, ::fsync(::dirfd(directory_of(file))));
 }
 
-void list(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
-  ::seekdir(directory_of(file), offset);
-  std::vector<char> buffer(size);
-  size_t used = 0;
-  while (const dirent* const item = ::readdir(directory_of(file))) {
-    struct stat attributes {};
-    attributes.st_ino = item->d_ino;
-    attributes.st_mode = static_cast<mode_t>(DTTOIF(item->d_type));
-    const size_t needed =
-        fuse_add_direntry(request, buffer.data() + used, size - used, item->d_name, &attributes, item->d_off);
-    if (needed > size - used) break;
-    used += needed;
-  }
-  (void)fuse_reply_buf(request, buffer.data(), used);
+void list_opened(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* file) {
+  list(request, directory_of(file), size, offset);
 }
 
 void state_of_disk(fuse_req_t request, fuse_ino_t id) {
@@ -360,8 +217,8 @@ void remove_value(fuse_req_t request, fuse_ino_t id, const char* name) {
   answer(request, ::removexattr(magic_link(id).c_str(), name));
 }
 
-fuse_lowlevel_ops operations() {
-  fuse_lowlevel_ops all{};
+fuse_lowlevel_ops counted_operations() {
+  fuse_lowlevel_ops all = operations();
   all.lookup = Counted<"lookup", lookup>::call;
   all.getattr = Counted<"getattr", get_attributes>::call;
   all.readlink = Counted<"readlink", read_link>::call;
@@ -376,7 +233,7 @@ fuse_lowlevel_ops operations() {
   all.flush = Counted<"close", flush>::call;
   all.fsync = Counted<"fsync", sync>::call;
   all.opendir = Counted<"opendir", open_directory>::call;
-  all.readdir = Counted<"readdir", list>::call;
+  all.readdir = Counted<"readdir", list_opened>::call;
   all.fsyncdir = Counted<"fsyncdir", sync_directory>::call;
   all.statfs = Counted<"statfs", state_of_disk>::call;
   all.listxattr = Counted<"listxattr", list_values>::call;
@@ -384,9 +241,8 @@ fuse_lowlevel_ops operations() {
   all.create = Counted<"create", create>::call;
   all.fallocate = Counted<"fallocate", allocate>::call;
   // Those that the kernel makes by itself, and those that count themselves.
-  all.forget = forget;
-  all.setattr = set_attributes;
-  all.symlink = make_symlink;
+  all.setattr = set_counted;
+  all.symlink = symlink_counted;
   all.release = release;
   all.releasedir = release_directory;
   all.getxattr = get_value;
@@ -395,34 +251,17 @@ fuse_lowlevel_ops operations() {
 }
 
 }  // namespace
+}  // namespace inductorfs::testing::passthrough
 
 int main(int count, char** arguments) {
+  namespace disk = inductorfs::testing::passthrough;
   const bool keeps_none = count == 4 && std::string_view(arguments[3]) == "--no-attributes";
   if (count != 3 && !keeps_none) {
     (void)std::fputs("usage: faulty_store DIRECTORY MOUNTPOINT [--no-attributes]\n", stderr);
     return 2;
   }
-  ::umask(0);
-  struct rlimit files {};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
-  root.path = ::open(arguments[1], O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (root.path < 0) {
-    std::perror(arguments[1]);
-    return 1;
-  }
-  fuse_lowlevel_ops all = operations();
+  fuse_lowlevel_ops all = disk::counted_operations();
   // The kernel answers EOPNOTSUPP then, as for a disk without extended attributes.
   if (keeps_none) all.getxattr = nullptr, all.setxattr = nullptr, all.listxattr = nullptr, all.removexattr = nullptr;
-  fuse_args options = FUSE_ARGS_INIT(0, nullptr);
-  for (const char* option : {"faulty_store", "-oallow_other,default_permissions"})
-    (void)fuse_opt_add_arg(&options, option);
-  fuse_session* session = fuse_session_new(&options, &all, sizeof(all), nullptr);
-  if (session == nullptr || fuse_session_mount(session, arguments[2]) != 0) return 1;
-  const int ended = fuse_session_loop(session);
-  fuse_session_unmount(session);
-  fuse_session_destroy(session);
-  fuse_opt_free_args(&options);
-  return ended == 0 ? 0 : 1;
+  return disk::serve("faulty_store", arguments[1], arguments[2], all);
 }

@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -35,6 +36,8 @@ constexpr const char* kSchema = R"(
 /// SQLite 3.40, os_unix.c: MAX_PATHNAME is 512, and pager.c wants room for the suffix of the journal.
 constexpr size_t kPathLimit = 512 - 8;
 
+/// Of those that a full disk did not take: what a try costs that it does not take either.
+constexpr size_t kMarksAtOnce = 1'000;
 /// SQLite then keeps the index of its log in memory, and no other program can read the file.
 constexpr const char* kAlone = "PRAGMA locking_mode=EXCLUSIVE;";
 /// SQLite's own checkpoint runs inside a commit and does fsync; the default of 1,000 pages would put one into every
@@ -135,7 +138,11 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
 /// The disk may take writes again. What the log of an earlier worker holds stays the same until then.
 Result<void> Database::prepare_to_write() {
   if (read_only_.empty()) return {};
-  if (::access(read_only_.c_str(), W_OK) != 0) return fail_errno("write to", read_only_);
+  struct stat held {};
+  struct stat named {};
+  const bool is_ours = ::fstat(lock_->get(), &held) == 0 && ::stat((read_only_ + ".lock").c_str(), &named) == 0 &&
+                       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  if (!is_ours) return fail(ErrorCode::kReadOnly, "catalog " + read_only_ + ": another file lies there by now");
   INDUCTORFS_TRY_ASSIGN(auto writable, open(read_only_, lock_));
   handle_ = std::move(writable.handle_);
   read_only_.clear();
@@ -343,20 +350,27 @@ Result<bool> Database::forget_some(const remote::ScopeId& scope, size_t limit) {
   return empty;
 }
 
+Result<void> Database::insert_marks(std::span<const Mark> marks) {
+  CATALOG_PREPARE(insert, "INSERT OR IGNORE INTO hidden VALUES(?,?)");
+  for (const auto& mark : marks) INDUCTORFS_TRY(insert.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
+  return {};
+}
+
 Result<void> Database::hide(std::span<const Mark> marks) {
-  left_.insert(left_.end(), marks.begin(), marks.end());
-  return write_left() ? Result<void>{} : write_left();  // a disk may fail once
+  const auto insert = [&] { return insert_marks(marks); };
+  auto done = in_transaction(insert);
+  if (!done) done = in_transaction(insert);  // a disk may fail once
+  if (!done) left_.insert(left_.end(), marks.begin(), marks.end());
+  return done;
 }
 
 Result<void> Database::write_left() {
-  if (left_.empty()) return {};
-  const auto done = in_one_transaction([&]() -> Result<void> {
-    CATALOG_PREPARE(insert, "INSERT OR IGNORE INTO hidden VALUES(?,?)");
-    for (const auto& mark : left_) INDUCTORFS_TRY(insert.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
-    return {};
-  });
-  if (done) left_.clear();
-  return done;
+  while (!left_.empty()) {
+    const auto some = std::span(left_).last(std::min(left_.size(), kMarksAtOnce));
+    INDUCTORFS_TRY(in_one_transaction([&] { return insert_marks(some); }));
+    left_.resize(left_.size() - some.size());
+  }
+  return {};
 }
 
 /// They are shown again.

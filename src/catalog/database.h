@@ -119,6 +119,7 @@ class Database {
   [[nodiscard]] Result<void> prepare_to_write();
   [[nodiscard]] Result<void> in_transaction(const std::function<Result<void>()>& work);
   [[nodiscard]] Result<void> in_one_transaction(const std::function<Result<void>()>& work);
+  [[nodiscard]] Result<void> insert_marks(std::span<const Mark> marks);
   void take_back(std::span<const Mark> marks);
 
   std::shared_ptr<Fd> lock_;

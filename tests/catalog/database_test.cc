@@ -202,6 +202,21 @@ TEST_F(DatabaseTest, AMarkThatTheDiskDoesNotTakeIsWrittenWithTheNextChange) {
   EXPECT_EQ(left, (std::vector<std::string>{"q"}));
 }
 
+TEST_F(DatabaseTest, AFullDiskTakesAllThatWasDeletedMeanwhileWhenItHasRoom) {
+  constexpr size_t kMany = 2'500;
+  Database database = open();
+  ASSERT_TRUE(arm_fail_points("catalog.disk=ENOSPC"));
+  for (size_t i = 0; i < kMany; ++i) {
+    const std::vector<Database::Mark> mark{{"p" + std::to_string(i), codec::digest_of("1")}};
+    EXPECT_FALSE(database.hide(mark));
+  }
+  ASSERT_TRUE(arm_fail_points(""));
+  ASSERT_TRUE(database.note_followed({}));
+  size_t written = 0;
+  ASSERT_TRUE(database.read_hidden([&](std::string_view, std::string_view) { ++written; }));
+  EXPECT_EQ(written, kMany);
+}
+
 /// A disk of its own that can be made read-only while no file of it is open for writing.
 class DatabaseOnADisk : public DatabaseTest {
  protected:

@@ -363,8 +363,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   const auto path = nodes_.path_of(*item.node);
   if (!path) return SealOutcome::kDone;
   // An incomplete set (TritonBundler skips files that it cannot read) would win the key and serve nobody.
-  const auto names = tree_.read_set(*path);
-  const auto is_whole = names ? tree_.local_set_is_whole(*path) : fail(names.error());
+  const auto is_whole = tree_.local_set_is_whole(*path);
   if (!is_whole) return not_sealed(*path, is_whole.error());
   if (!*is_whole) {
     counters_.get("seal.incomplete_sets").add();
@@ -385,6 +384,8 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   publish.contest = key.path;
   publish.root = key.root;
   publish.is_again = item.is_again;
+  const auto names = tree_.read_set(*path);
+  if (!names) return not_sealed(*path, names.error());
   std::vector<std::pair<std::string, Sealed>> members;
   for (const auto& name : *names) {
     const std::string file_path = join(*path, name);

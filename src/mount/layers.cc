@@ -293,6 +293,7 @@ Result<void> check_place_of_store(const std::string& store) {
   Result<void> fit = places::check_outside_of_mounts("--store", store);
   if (fit) fit = places::check_can_hold_files("--store", store);
   if (fit) fit = check_store(store);
+  if (fit) fit = refuse_without_marks(store);
   return fit ? fit : wrong_option(fit.error());
 }
 
@@ -338,7 +339,9 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
                                               const TakeoverState& takeover) {
   auto layers = std::make_unique<Layers>();
   Stopwatch watch;
-  if (const Result<void> fit = check_store(settings.store); !fit) return wrong_option(fit.error());
+  Result<void> fit = check_store(settings.store);
+  if (fit && !takeover.resume) fit = refuse_without_marks(settings.store);
+  if (!fit) return wrong_option(fit.error());
   // The store first: its lock keeps a second daemon from everything else in the directory.
   store::StoreOptions store_options;
   store_options.directory = settings.store;
@@ -348,7 +351,6 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   auto store = store::BlobStore::open(store_options, layers->counters);
   if (!store) return takeover.resume ? fail(std::move(store).error()) : wrong_path(store.error());
   layers->store = std::move(*store);
-  if (!takeover.resume) INDUCTORFS_TRY(refuse_without_marks(settings.store));
   if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 

@@ -8,6 +8,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -83,10 +84,15 @@ std::string marks_trouble(const std::string& store) {
 }
 
 Result<void> refuse_without_marks(const std::string& store) {
+  std::string at = store;  // it may not be made yet
   struct statfs disk {};
-  if (keeps_marks(store) || ::statfs(store.c_str(), &disk) != 0) return {};
+  while (::statfs(at.c_str(), &disk) != 0) {
+    if ((errno != ENOENT && errno != ENOTDIR) || at.size() <= 1) return {};  // whoever uses it says what is wrong
+    at.resize(std::max<size_t>(at.rfind('/'), 1));
+  }
+  if (keeps_marks(at)) return {};
   if (disk.f_type == TMPFS_MAGIC || disk.f_type == RAMFS_MAGIC) return {};
-  return fail(ErrorCode::kNotSupported,
+  return fail(ErrorCode::kInvalid,
               "the file system of --store keeps no extended attributes, so nothing that jobs make here and the cluster "
               "lacks would outlive this mount: " +
                   store + ": name a directory on ext4, xfs or btrfs, or on tmpfs for a store that goes with the host");

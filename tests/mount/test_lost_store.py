@@ -59,8 +59,10 @@ def test_a_store_that_cannot_keep_what_jobs_make_is_refused(cluster):
     with FaultyDisk(cluster.directory / "disk", "--no-attributes") as disk:
         a = cluster.node("a", start=False)
         done = run([places.program(), "mount", a.cache, "--store", disk.path / "store", "--log", a.log, *cluster.options()], a.env(), seconds=60)
-        assert done.code == 1 and "keeps no extended attributes" in done.err and "name a directory on" in done.err, done
-        assert not os.path.ismount(a.cache)
+        assert done.code == 2 and "keeps no extended attributes" in done.err and "name a directory on" in done.err, done
+        assert not os.path.ismount(a.cache) and os.listdir(disk.path) == [], "nothing is made there"
+        done = a.cli("doctor", "--store", disk.path / "store")
+        assert "keeps no extended attributes" in done.out + done.err, done
 
 
 @pytest.mark.usefixtures("root")

@@ -42,7 +42,8 @@ struct Layers {
 [[nodiscard]] Result<void> open_log(const config::Settings& settings);
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 
-/// Says whether a store may lie there: kInvalid on a file system that keeps no files, in a mount, or open to others.
+/// Says whether a store may lie there: kInvalid on a file system that keeps no files or no extended attributes, in a
+/// mount, or open to others.
 [[nodiscard]] Result<void> check_place_of_store(const std::string& store);
 /// Says whether store, remote, its files and --fingerprint are what a mount could use, as far as this host tells:
 /// kInvalid, with the text of open_layers(). Reads files, and asks no server.

@@ -185,16 +185,15 @@ class Storm:
             host.node.next_worker(host.node.kill_worker(), 30)
 
     def kill_daemon(self, host):
-        if host.mounted:
-            self.say(f"kill-daemon {host.name}")
-            host.node.kill_daemon()
-            host.mounted = False
-        self.mount(host)
+        self._mount_again(host, "kill-daemon", host.node.kill_daemon)
 
     def remount(self, host):
+        self._mount_again(host, "unmount", host.node.unmount)
+
+    def _mount_again(self, host, word, end):
         if host.mounted:
-            self.say(f"unmount {host.name}")
-            host.node.unmount()
+            self.say(f"{word} {host.name}")
+            end()
             host.mounted = False
         self.mount(host)
 

@@ -14,7 +14,6 @@ nothing mount, one after the other, until each of them has every artefact on its
 """
 import argparse
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support" / "python
 from inductorfs_testing import artefacts  # noqa: E402
 from inductorfs_testing.certificates import Authority  # noqa: E402
 from inductorfs_testing.mounts import QuickCluster, text  # noqa: E402
+from inductorfs_testing.ports import free_port  # noqa: E402
 from inductorfs_testing.processes import wait_until  # noqa: E402
 
 LINE = "{:44} {:>12} {:>12}"
@@ -43,13 +43,6 @@ def resident(pids):
     """MiB of private and shared memory that these processes have mapped in."""
     pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-
-def free_port():
-    """A port of loopback at which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def publish(cluster, options):

@@ -21,10 +21,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_sizing import free_port
 from inductorfs_testing import artefacts, compare
 from inductorfs_testing.certificates import Authority
 from inductorfs_testing.mounts import QuickCluster, blobs, text
+from inductorfs_testing.ports import free_port
 from inductorfs_testing.processes import wait_until
 from sides import BARE, bare_mount
 from suite import order

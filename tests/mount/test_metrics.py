@@ -17,6 +17,7 @@ import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.mounts import appears
+from inductorfs_testing.ports import free_port
 from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.users import as_user
 
@@ -24,13 +25,9 @@ PROGRAM = places.program()
 TREE = Path(__file__).resolve().parents[2]
 RULES = TREE / "packaging" / "monitoring" / "inductorfs.rules.yml"
 DASHBOARD = TREE / "packaging" / "monitoring" / "grafana-dashboard.json"
+# `inductorfs metrics` waits 2 s for a mount that does not answer, and another test may have one.
+SCRAPE = "4s"
 FAMILIES = ("inductorfs_lookup_wait_seconds", "inductorfs_fuse_request_seconds", "inductorfs_publish_seconds")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def answers(port):
@@ -202,7 +199,7 @@ def prometheus(directory, target):
     settings = directory / "prometheus.yml"
     settings.write_text(json.dumps({
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}, "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": "inductorfs", "scrape_interval": "2s", "scrape_timeout": "2s", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}]}))
+        "scrape_configs": [{"job_name": "inductorfs", "scrape_interval": SCRAPE, "scrape_timeout": SCRAPE, "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}]}))
     port = free_port()
     command = ["prometheus", f"--config.file={settings}", f"--storage.tsdb.path={directory / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
     with running(command, port, directory / "prometheus.log"):
@@ -241,7 +238,7 @@ def monitored(cluster, tmp_path):
     with endpoint(tmp_path) as target, prometheus(tmp_path, target) as server:
         end, thread = in_background(lambda number: storm(a, b, number, count=3))
         try:
-            wait_until(lambda: (server.of("inductorfs:lookup_wait_seconds:p99_5m", b.cache) or 0) > 0, 40, "rates to be known", pause=0.5)
+            wait_until(lambda: (server.of("inductorfs:lookup_wait_seconds:p99_5m", b.cache) or 0) > 0, 60, "rates to be known", pause=0.5)
         finally:
             end.set()
             thread.join()

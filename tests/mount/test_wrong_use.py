@@ -3,11 +3,11 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 
 from inductorfs_testing import artefacts, certificates, places
+from inductorfs_testing.ports import free_port
 from inductorfs_testing.processes import PATIENCE, run
 from inductorfs_testing.redis_server import RedisServer
 from test_bad_input import mount, not_mounted, refused, server
@@ -28,8 +28,7 @@ def test_tls_to_a_port_without_it_and_the_other_way_round(cluster, place, tmp_pa
         place.unmount()
     authority = certificates.Authority(tmp_path)
     certificate, key = authority.sign("server", "IP:127.0.0.1")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = ("--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", authority.ca_file,
                 "--tls-auth-clients", "no")
     with RedisServer(settings=settings):

@@ -10,11 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <stdexcept>
 
 #include "inductorfs/base/fd.h"
@@ -47,16 +49,21 @@ bool answers(const std::string& socket_path) {
 }  // namespace
 
 uint16_t free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), generic, size) != 0 || ::getsockname(socket.get(), generic, &size) != 0) {
-    throw std::runtime_error("no free port");
+  // Below the ports that the kernel gives to connections by itself (ip_local_port_range): one of those may be in use a
+  // moment later.
+  constexpr uint32_t kFirst = 10'000;
+  constexpr uint32_t kCount = 22'000;
+  static std::atomic<uint32_t> next = std::random_device()();
+  for (uint32_t tries = 0; tries < kCount; ++tries) {
+    const auto port = static_cast<uint16_t>(kFirst + next++ % kCount);
+    const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return port;
   }
-  return ntohs(address.sin_port);
+  throw std::runtime_error("no free port");
 }
 
 Certificates make_certificates(const std::string& directory, const std::string& label,

@@ -2,12 +2,12 @@
 """Nodes whose daemons live in network namespaces of their own, on a bridge with a Redis: links can be cut. Root only."""
 import os
 import random
-import socket
 import subprocess
 
 from .fixtures import lack
 from .mounts import QuickCluster
 from .node import Node
+from .ports import free_port
 from .processes import run
 from . import places
 
@@ -39,8 +39,7 @@ class Network:
             lack(f"no bridge can be made here: {getattr(error, 'stderr', error)}")
 
     def free_port(self):
-        with socket.create_server((self.address, 0)) as listener:
-            return listener.getsockname()[1]
+        return free_port(self.address)
 
     def add(self):
         """A new namespace with a link to the bridge; its name."""

@@ -452,4 +452,13 @@ void EntryTree::await_echo(const std::string& path, const codec::Digest& digest)
   if (oldest->second.empty()) awaited_.erase(oldest);
 }
 
+std::set<std::string> EntryTree::awaited_of(ScopeIndex scope) const {
+  std::set<std::string> paths;
+  for (const auto& [path, digests] : awaited_) {
+    const PathNode* const node = node_of(path);
+    if (node != nullptr && node->leaf_of(scope) != nullptr) paths.insert(path);
+  }
+  return paths;
+}
+
 }  // namespace inductorfs::catalog

@@ -2,7 +2,9 @@
 #include "tail.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "inductorfs/base/activity.h"
@@ -29,6 +31,11 @@ constexpr Milliseconds kAbsenceMost{2'000};
 Milliseconds pause_after(const Error& error, Backoff& backoff) {
   const Milliseconds pause = backoff.next();
   return error.code() == ErrorCode::kUnavailable ? std::min(pause, backoff.jittered(kAbsenceMost)) : pause;
+}
+
+bool lacks_some(const std::deque<codec::Entry>& entries, std::set<std::string> paths) {
+  for (auto entry = entries.begin(); !paths.empty() && entry != entries.end(); ++entry) paths.erase(entry->path);
+  return !paths.empty();
 }
 
 }  // namespace
@@ -146,6 +153,7 @@ remote::Position Tail::position(ScopeIndex scope) const {
 
 void Tail::read_to_end(Followed& scope) {
   for (int step = 0; step < kStepsPerTurn && !disturbed(); ++step) {
+    const auto own = unread_of(scope);
     auto delta = remote_->read_changes(scope.id, scope.position, Deadline::after(scope.patience));
     if (!delta && disturbed()) return;  // not the cluster's fault
     if (!delta) return failed(scope, delta.error());
@@ -154,11 +162,12 @@ void Tail::read_to_end(Followed& scope) {
     // What the disk had without a position may be of another history: the first answer replaces it. A scope that
     // nobody has published in may answer an empty snapshot each time.
     const bool first = !scope.synced && scope.position == remote::Position{};
-    const bool again = quiet && scope.synced;
+    const bool lacks_own = delta->reset && lacks_some(delta->set, own);
+    const bool again = quiet && scope.synced && !lacks_own;
     if (delta->reset && !again) parts_.metrics.resets.add();
     delta->reset |= first;
     const bool ended = quiet || delta->at_head;
-    const bool is_lost = delta->reset && !again && !first && scope.position != remote::Position{};
+    const bool is_lost = lacks_own || (delta->reset && !again && !first && scope.position != remote::Position{});
     // A record that no release reads, beyond the head of the log, would be news for ever.
     scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
     scope.named = false;
@@ -174,6 +183,12 @@ void Tail::read_to_end(Followed& scope) {
       return;
     }
   }
+}
+
+/// What this worker has published in a scope of which it has read no record yet: no position tells of its loss.
+std::set<std::string> Tail::unread_of(const Followed& scope) const {
+  if (scope.position != remote::Position{}) return {};
+  return parts_.tree.read([&](const EntryTree& tree) { return tree.awaited_of(scope.index); });
 }
 
 /// Before the disk has a position after the loss: who is killed in between would never hear of it again.

@@ -113,6 +113,7 @@ class Tail {
 
   void read_to_end(Followed& scope);
   void note_loss();
+  [[nodiscard]] std::set<std::string> unread_of(const Followed& scope) const;
   void failed(Followed& scope, const Error& error);
   void succeeded(Followed& scope);
   void rest();

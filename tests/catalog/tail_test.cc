@@ -79,6 +79,32 @@ TEST_F(TailTest, ALossIsKnownToTheNextWorkerThoughNobodyHasActedOnIt) {
   EXPECT_TRUE(open().queue_may_be_short());
 }
 
+/// No position tells of it: the scope has none before its first record is read.
+TEST_F(TailTest, WhatWasLostBeforeItWasReadBackIsALossToo) {
+  options_.poll_interval = Milliseconds(60'000);
+  const remote::Delta empty{true, {}, {}, {}, true};  // as Redis says of a scope that nobody has published in
+  remote_.script("aa", empty);
+  Catalog& catalog = start_synced();
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished);
+  remote_.state.with([](FakeRemote::State& now) { now.scopes.clear(); });
+  remote_.script("aa", empty);
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  EXPECT_EQ(catalog.lost_tails(), 1U);
+  EXPECT_FALSE(catalog.find("f"));
+}
+
+TEST_F(TailTest, WhatIsReadBackForTheFirstTimeIsNoLoss) {
+  options_.poll_interval = Milliseconds(60'000);
+  remote_.set("aa", elsewhere("g", "2"));
+  Catalog& catalog = start_synced();
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished);
+  EXPECT_EQ(publish({Publish::Kind::kPlain, "bb", {stored("b/f", "1")}, {}, {}}).state, PublishState::kPublished);
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  EXPECT_EQ(catalog.lost_tails(), 0U);
+  EXPECT_TRUE(catalog.find("f"));
+  EXPECT_TRUE(catalog.find("b/f"));
+}
+
 TEST_F(TailTest, WhatNobodyCanReadKeepsNobodyWaiting) {
   Catalog& catalog = start_synced();
   remote_.fail_with(Error(ErrorCode::kCorrupt, "somebody's list"));

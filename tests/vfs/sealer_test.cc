@@ -210,6 +210,34 @@ TEST_F(FullSealer, DrainsAlthoughItAlwaysTriesAgain) {
   full.stop();
 }
 
+/// What has no room is not due for an hour; there is room when the test says so.
+class RoomLater : public Sealer {
+ protected:
+  void wait_for_room(uint64_t files) {
+    later.start();
+    for (uint64_t i = 0; i < files; ++i) later.add({node(2 + i), std::to_string(i), false});
+    ASSERT_TRUE(later.drain(Deadline::after(std::chrono::seconds(10))));
+    ASSERT_EQ(count(), files);
+  }
+  std::atomic<bool> has_room{false};
+  vfs::Sealer later{[this](const SealItem& item) {
+                      (void)seal(item);
+                      return has_room ? SealOutcome::kDone : SealOutcome::kNoRoom;
+                    },
+                    [this](const vfs::NodePtr&) { ++unpinned; }, std::chrono::minutes(12)};
+};
+
+TEST_F(RoomLater, WhoAsksHasOneTriedAndTheOthersWhereThatOneFindsRoom) {
+  wait_for_room(3);
+  EXPECT_TRUE(later.try_for_room(Deadline::after(std::chrono::seconds(10))));
+  EXPECT_EQ(count(), 4U) << "one tells for all";
+  EXPECT_EQ(later.paths_without_room(9).size(), 3U);
+  has_room = true;
+  EXPECT_TRUE(later.try_for_room(Deadline::after(std::chrono::seconds(10))));
+  EXPECT_EQ(later.waiting(), 0U);
+  EXPECT_TRUE(later.try_for_room(Deadline::after(std::chrono::seconds(10)))) << "nothing waits";
+}
+
 TEST_F(Sealer, LeavesWhatIsQueuedWhenItStops) {
   sealer.add({node(2), "left", false});
   sealer.stop();

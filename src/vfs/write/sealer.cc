@@ -165,6 +165,17 @@ bool Sealer::drain(Deadline deadline) {
   }
 }
 
+bool Sealer::try_for_room(Deadline deadline) {
+  const uint64_t seen = state_.notify_with([](State& state) {
+    state.wants_retry = !state.no_room.empty() || state.retried;
+    return state.retries + (state.retried ? 1 : 0);  // one that is under way may have begun before there was room
+  });
+  const auto is_over = [seen](const State& state) {
+    return state.stopped || (state.no_room.empty() && !state.retried) || (state.retries > seen && !state.found_room);
+  };
+  return state_.wait_until(deadline.at(), is_over, is_over);
+}
+
 std::vector<std::string> Sealer::still_written(size_t limit) const {
   return state_.with([&](const State& state) {
     const SteadyTime now = std::chrono::steady_clock::now();
@@ -216,7 +227,8 @@ bool Sealer::take_retry(State& state, SteadyTime now, SealItem& item) {
   const auto first =
       std::min_element(state.no_room.begin(), state.no_room.end(),
                        [](const auto& one, const auto& other) { return one.second.first < other.second.first; });
-  if (first == state.no_room.end() || first->second.first > now) return false;
+  if (first == state.no_room.end() || (first->second.first > now && !state.wants_retry)) return false;
+  state.wants_retry = false;
   item = std::move(first->second.second);
   state.no_room.erase(first);
   state.retried = item.path;
@@ -258,11 +270,23 @@ void Sealer::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
 }
 
 SteadyTime Sealer::next_due(const State& state) {
-  SteadyTime next = std::chrono::steady_clock::now() + kRest;
+  const SteadyTime now = std::chrono::steady_clock::now();
+  if (state.wants_retry && !state.no_room.empty()) return now;
+  SteadyTime next = now + kRest;
   for (const auto* waits : {&state.quiet, &state.no_room}) {
     for (const auto& [id, timed] : *waits) next = std::min(next, timed.first);
   }
   return state.unjudged.empty() ? next : std::min(next, state.unjudged.front().first);
+}
+
+/// Where one has found room, so may the others.
+void Sealer::end_retry(State& state, SealOutcome outcome) {
+  if (!state.retried) return;
+  state.retried.reset();
+  ++state.retries;
+  state.found_room = outcome != SealOutcome::kNoRoom;
+  if (!state.found_room) return;
+  for (auto& [id, timed] : state.no_room) timed.first = std::chrono::steady_clock::now();
 }
 
 void Sealer::take_back(State& state, SealItem item, SealOutcome outcome) const {
@@ -285,7 +309,8 @@ void Sealer::run(const std::stop_token& stop) {
     const bool has_item = state_.wait_until(
         until,
         [seen = added](const State& state) {
-          return state.stopped || !state.ready.empty() || state.quiet_added != seen;
+          return state.stopped || !state.ready.empty() || state.quiet_added != seen ||
+                 (state.wants_retry && !state.no_room.empty());
         },
         [&](State& state) {
           if (state.stopped) return false;
@@ -303,7 +328,7 @@ void Sealer::run(const std::stop_token& stop) {
     activity.reset();
     state_.notify_with([&](State& state) {
       state.working = false;
-      state.retried.reset();
+      end_retry(state, outcome);
       if (later) take_back(state, std::move(item), outcome);
     });
   }

@@ -59,6 +59,8 @@ class Sealer {
   /// Waits until nothing is left to seal, quiet files included, except items that wait for room and those of
   /// still_written(). Returns false at the deadline.
   [[nodiscard]] bool drain(Deadline deadline);
+  /// Tries what waits for room at once, one item after another, until one finds none. Returns false at the deadline.
+  [[nodiscard]] bool try_for_room(Deadline deadline);
   /// Returns files that were written to for kRestlessTimes quiet times without a pause of one: nothing tells when they
   /// will be complete.
   [[nodiscard]] std::vector<std::string> still_written(size_t limit) const;
@@ -79,6 +81,9 @@ class Sealer {
     bool working = false;
     std::optional<std::string> retried;  ///< the item of `no_room` that is being tried; drain() waits for none of them
     bool skips_retries = false;          ///< the last turn was one's of `no_room`
+    bool wants_retry = false;            ///< the next one of `no_room` is tried before it is due
+    uint64_t retries = 0;                ///< how many tries have ended
+    bool found_room = false;             ///< the last of them
     bool stopped = false;
   };
   void run(const std::stop_token& stop);
@@ -96,6 +101,7 @@ class Sealer {
   static void add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to);
   static void forget_wait(State::Timed& waits, NodeId node);
   static void put_off(State::Timed& to, SealItem item, Milliseconds wait);
+  static void end_retry(State& state, SealOutcome outcome);
   [[nodiscard]] static SteadyTime next_due(const State& state);
   void take_back(State& state, SealItem item, SealOutcome outcome) const;
 

@@ -138,7 +138,7 @@ void Explainer::explain_place(Explanation& result) {
     // Whatever has the name by now: the open(2) of a FIFO would wait for a writer that never comes.
     const auto file = disk_.open_file(LocalTree::view(result.path), false);
     const auto seal = parcel ? std::optional(parcel->digest.to_hex())
-                      : file ? disk_.seal_of(file->get())
+                      : file ? disk_.seal_of(file->get()).value_or(std::nullopt)
                              : std::nullopt;
     const std::string kind = S_ISDIR((*status)->st_mode) ? "local directory" : "local file";
     result.where = seal ? "sealed " + kind : kind;

@@ -19,6 +19,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "support/temporary_directory.h"
+#include "vfs/failing_attributes.h"
 #include "vfs/tree/early_copy.h"
 
 namespace {
@@ -126,9 +127,9 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
   EXPECT_EQ(status.st_mtim.tv_nsec, 7);
   EXPECT_EQ(text("view/file"), "0123456789");
   auto copy = tree.open_file("view/file", false);
-  EXPECT_FALSE(tree.seal_of(copy->get())) << "the copy is nobody's blob";
+  EXPECT_FALSE(tree.seal_of(copy->get()).value()) << "the copy is nobody's blob";
   EXPECT_EQ(::fgetxattr(copy->get(), "user.mine", nullptr, 0), 1);
-  EXPECT_EQ(tree.seal_of(file->get()).value_or("none"), "abc");
+  EXPECT_EQ(tree.seal_of(file->get()).value().value_or("none"), "abc");
   EXPECT_TRUE(tree.is_empty("orphans"));
 }
 
@@ -155,12 +156,30 @@ TEST_F(LocalTree, OpensNoInodeOfTheStoreToBeWrittenTo) {
 
     EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy);
     EXPECT_TRUE(tree.open_file("view/file", false));
-    EXPECT_FALSE(tree.seal_of(file->get())) << "nothing was queued";
+    EXPECT_FALSE(tree.seal_of(file->get()).value()) << "nothing was queued";
     EXPECT_EQ(tree.stat("view/file").value()->st_mode & 07777, mode);
     tree.remove_seal(file->get());
     EXPECT_TRUE(tree.open_file("view/file", true));
     ASSERT_TRUE(tree.unlink("view/file"));
   }
+}
+
+TEST_F(LocalTree, TakesNoAttributeThatCannotBeReadForAnAbsentOne) {
+  write("view/file", "0123456789");
+  const auto file = tree.open_file("view/file", true);
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(tree.set_seal(file->get(), "abc"));
+  ASSERT_EQ(::fsetxattr(file->get(), Tree::kPrivateName, "1", 1, 0), 0);
+  EXPECT_FALSE(tree.is_changed(file->get()));
+
+  const FailingAttributes failing;
+  EXPECT_EQ(tree.seal_of(file->get()).error().code(), ErrorCode::kInternal);
+  EXPECT_FALSE(tree.is_stores(file->get()));
+  EXPECT_TRUE(tree.is_changed(file->get()));
+  EXPECT_FALSE(tree.read_mark("view/file", Tree::kPrivateName));
+  EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy) << "it may be a blob";
+  EXPECT_FALSE(unshare("view/file")) << "the copy would be nobody's";
+  EXPECT_TRUE(tree.is_empty("orphans"));
 }
 
 TEST_F(LocalTree, CopiesNoMoreThanATruncationKeeps) {

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "inductorfs/base/handle.h"
+#include "vfs/failing_attributes.h"
 #include "vfs/host.h"
 #include "vfs/wipe.h"
 
@@ -51,6 +53,21 @@ TEST_F(Recovery, VerifiesSealedFilesAfterAHostCrash) {
   EXPECT_EQ(a.count("recovery.removed"), 1U);
   EXPECT_NE(a.read(bad).value_or("absent").substr(0, 4), "TORN") << "absent, or again from the cluster";
   EXPECT_EQ(a.read("own/file").value_or("absent"), "private");
+}
+
+TEST_F(Recovery, DestroysNothingForAnErrorOfTheDisk) {
+  Host a(cluster);
+  const std::string path = code_path("good");
+  ASSERT_TRUE(a.publish_file(path, "good text"));
+  ASSERT_TRUE(a.sync());
+  {
+    std::optional<FailingAttributes> failing;
+    restart_after_host_crash(a, [&] { failing.emplace(); });
+  }
+  EXPECT_EQ(a.count("recovery.removed"), 0U);
+  EXPECT_EQ(a.count("recovery.set_aside"), 1U);
+  EXPECT_EQ(read_file(AT_FDCWD, a.directory / "local/set-aside/1", 100).value_or("absent"), "good text");
+  EXPECT_EQ(a.read(path).value_or("absent"), "good text") << "of the cluster";
 }
 
 TEST_F(Recovery, RemovesWhatWasNotSealedWhenTheHostWentDown) {

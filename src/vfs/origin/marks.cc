@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
@@ -112,7 +113,10 @@ std::optional<std::string> Marks::judge(const std::string& path, layout::Family 
 
 Provenance Marks::read(const std::string& place) const {
   Provenance result;
-  result.why_private = tree_.mark_of(place, LocalTree::kPrivateName).value_or("");
+  const auto why_private = tree_.read_mark(place, LocalTree::kPrivateName);
+  const bool is_unread = !why_private && is_of_host(why_private.error().code());
+  if (is_unread) result.why_private = "the disk does not say whether it is private";
+  if (why_private) result.why_private = why_private->value_or("");
   if (!result.is_private()) result.scopes = tree_.mark_of(place, LocalTree::kScopeName).value_or("");
   return result;
 }
@@ -125,6 +129,7 @@ void Marks::write(const std::string& place, const Provenance& before, const Prov
   } else if (!before.scopes.empty()) {
     tree_.remove_mark(place, LocalTree::kScopeName);
   }
+  if (now.is_private() && now.why_private == before.why_private) return;  // or the disk did not say (read())
   if (now.is_private()) {
     tree_.set_mark(place, LocalTree::kPrivateName, now.why_private);
   } else if (before.is_private()) {

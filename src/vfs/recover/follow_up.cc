@@ -115,7 +115,9 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   if (rule.form == layout::Form::kIndex && (pins_parcel(path) || is_changed_parcel(disk_, place))) return;
   const auto file = disk_.open_file(place, false);
   if (!file) return;
-  if (const auto seal = disk_.seal_of(file->get())) {
+  const auto read = disk_.seal_of(file->get());
+  if (!read) return;  // a takeover: it stays as it was, until the next one
+  if (const auto& seal = *read) {
     const auto digest = codec::Digest::from_hex(*seal);
     if (digest) pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(*digest, path); });
     if (!digest) damage_.note_left();

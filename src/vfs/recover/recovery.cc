@@ -8,6 +8,7 @@
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
@@ -143,8 +144,10 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   const bool in_set = family == layout::Family::kTritonKernel;  // recover_group sees to its marks
   const std::string view_path = LocalTree::view(path);
   auto file = disk_.open_file(view_path, false);
-  if (!file) return;
-  const auto seal = disk_.seal_of(file->get());
+  const auto read = file ? disk_.seal_of(file->get()) : fail(file.error());
+  if (!read && is_of_host(read.error().code())) return set_aside(path, read.error(), torn);
+  if (!read) return;
+  const auto& seal = *read;
   const auto sealed = seal ? codec::Digest::from_hex(*seal) : std::nullopt;
   const auto remove = [&](const char* why) {
     (void)disk_.unlink(view_path);  // it is compiled again; a file that stays is met again at the next start
@@ -153,10 +156,13 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   };
   // Another life's files tell nothing of their writers there.
   if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
-  if (!disk_.is_stores(file->get()) && is_blob(store_, file->get())) (void)disk_.set_seal(file->get(), {});
+  if (!disk_.is_stores(file->get()).value_or(true) && is_blob(store_, file->get()))
+    (void)disk_.set_seal(file->get(), {});
   if (seal && !sealed) return remove("its bytes were found damaged");
   if (sealed) {
-    if (torn && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
+    const auto digest = torn ? digest_to_seal(file->get(), path) : *sealed;
+    if (!digest && is_of_host(digest.error().code())) return set_aside(path, digest.error(), torn);
+    if (!digest || *digest != *sealed) {
       store_.discard(*sealed);  // the same inode
       return remove("damaged");
     }
@@ -216,7 +222,9 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
 
 /// A file of a Triton key that is of no set: a dump, an override, what a process has left (KeySets).
 void Recovery::recover_left(const std::string& path, bool torn) {
-  const std::string seal = tree_.seal_on_disk(path);
+  const auto read = tree_.read_seal(path);
+  if (!read && is_of_host(read.error().code())) return set_aside(path, read.error(), torn);
+  const std::string seal = read.value_or("");
   const auto sealed = codec::Digest::from_hex(seal);
   if (seal == LocalTree::kDamagedSeal) return (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
   if (!sealed) {
@@ -234,7 +242,9 @@ void Recovery::recover_left(const std::string& path, bool torn) {
     return disk_.set_mark(LocalTree::view(path), LocalTree::kLeftName, "1");
   }
   const auto file = disk_.open_file(LocalTree::view(path), false);
-  if (torn && file && digest_to_seal(file->get(), path).value_or(codec::Digest{}) != *sealed) {
+  const auto digest = torn && file ? digest_to_seal(file->get(), path) : *sealed;
+  if (!digest && is_of_host(digest.error().code())) return set_aside(path, digest.error(), torn);
+  if (!digest || *digest != *sealed) {
     store_.discard(*sealed);                    // the same inode
     (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
     return;

@@ -90,7 +90,9 @@ class Checker {
       return findings_.add({name_ + "/" + place, "cannot be read", false, {}});
     }
     const auto inode = store_.inodes.find(info.st_ino);
-    const auto seal = tree_.seal_of(file->get());
+    const auto read = tree_.seal_of(file->get());
+    if (!read) return findings_.add({name_ + "/" + place, "cannot be read", false, {}});
+    const auto& seal = *read;
     if (!seal) {
       if (inode == store_.inodes.end()) return;
       return findings_.add({name_ + "/" + place, "is a blob without a seal; the next mount gives it one", true, {}});

@@ -36,7 +36,8 @@ Result<Fd> open_regular_file(const HeldParent& at, const std::string& path, int 
 
 Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
 
-void copy_xattrs(int from, int to) {
+/// A mark of ours that cannot be read is an error: without it the copy would be another's, or shared.
+Result<void> copy_xattrs(int from, int to) {
   std::array<char, LocalTree::kXattrLimit> names{};
   const ssize_t length = ::flistxattr(from, names.data(), names.size());
   std::string value(LocalTree::kXattrLimit, '\0');
@@ -45,10 +46,12 @@ void copy_xattrs(int from, int to) {
     at += static_cast<ssize_t>(name.size()) + 1;
     if (name == LocalTree::kSealName || name == LocalTree::kEntryName) continue;
     const ssize_t size = ::fgetxattr(from, name.c_str(), value.data(), value.size());
+    if (size < 0 && errno != ENODATA && name.starts_with("user.inductorfs.")) return fail_errno("getxattr", name);
     if (size < 0) continue;
     // What the disk refuses on a copy (security labels, say) it would have refused to the program itself.
     (void)::fsetxattr(to, name.c_str(), value.data(), static_cast<size_t>(size), 0);
   }
+  return {};
 }
 
 }  // namespace
@@ -204,7 +207,7 @@ Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
   }
   // Of the descriptor that is written to: whatever else was believed of the file, no writer gets into a blob.
   auto file = open_writable(path);
-  if (file && is_stores(file->get())) return fail(ErrorCode::kBusy, path + " is a blob of the store");
+  if (file && is_stores(file->get()).value_or(true)) return fail(ErrorCode::kBusy, path + " is a blob of the store");
   return file;
 }
 
@@ -294,7 +297,7 @@ Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const
   };
   const uint64_t wanted = copied ? 0 : early.wanted(static_cast<uint64_t>(status.st_size));
   if (auto rest = copy_bytes(from.get(), to.get(), wanted); !rest) return undo(rest.error());
-  copy_xattrs(from.get(), to.get());
+  if (auto marked = copy_xattrs(from.get(), to.get()); !marked) return undo(marked.error());
   mark_changed(to.get(), status.st_ino);
   if (::geteuid() == 0) (void)::fchown(to.get(), status.st_uid, status.st_gid);  // root may
   const struct timespec times[2] = {status.st_atim, status.st_mtim};
@@ -346,10 +349,11 @@ bool LocalTree::same_bytes(const std::string& one, const std::string& other, uin
   return false;
 }
 
-std::optional<std::string> LocalTree::seal_of(int file) const {
+Result<std::optional<std::string>> LocalTree::seal_of(int file) const {
   if (!keeps_seals_) return std::nullopt;
   std::array<char, 128> value{};
   const ssize_t size = ::fgetxattr(file, kSealName, value.data(), value.size());
+  if (size < 0 && errno != ENODATA) return fail_errno("getxattr", kSealName);
   if (size <= 0) return std::nullopt;
   return std::string(value.data(), static_cast<size_t>(size));
 }
@@ -362,7 +366,11 @@ bool LocalTree::takes_marks() const {
   return set || set.error().code() != ErrorCode::kNotSupported;
 }
 
-bool LocalTree::is_stores(int file) const { return keeps_seals_ && ::fgetxattr(file, kSealName, nullptr, 0) >= 0; }
+Result<bool> LocalTree::is_stores(int file) const {
+  if (!keeps_seals_) return false;
+  if (::fgetxattr(file, kSealName, nullptr, 0) >= 0) return true;
+  return errno == ENODATA ? Result<bool>(false) : fail_errno("getxattr", kSealName);
+}
 
 Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
   if (!keeps_seals_) return {};
@@ -376,7 +384,9 @@ void LocalTree::remove_seal(int file) const {
   (void)::fremovexattr(file, kSealName);  // one that stays costs the next writer a copy
 }
 
-bool LocalTree::is_changed(int file) const { return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0; }
+bool LocalTree::is_changed(int file) const {
+  return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0 || (errno != ENODATA && keeps_seals_);
+}
 
 void LocalTree::mark_changed(int file, uint64_t instead_of) const {
   if (!keeps_seals_) return;
@@ -385,12 +395,18 @@ void LocalTree::mark_changed(int file, uint64_t instead_of) const {
   (void)::fsetxattr(file, kChangedName, value.data(), value.size(), 0);
 }
 
-std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {
-  const auto at = keeps_seals_ ? held(path) : fail(ErrorCode::kNoData);
+Result<std::optional<std::string>> LocalTree::read_mark(const std::string& path, const char* name) const {
+  if (!keeps_seals_) return std::nullopt;
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
   std::array<char, kMarkLimit> value{};
-  const ssize_t size = at ? ::lgetxattr(at->in_proc().c_str(), name, value.data(), value.size()) : -1;
+  const ssize_t size = ::lgetxattr(at.in_proc().c_str(), name, value.data(), value.size());
+  if (size < 0 && errno != ENODATA) return fail_errno("getxattr", name);
   if (size < 0) return std::nullopt;
   return std::string(value.data(), static_cast<size_t>(size));
+}
+
+std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {
+  return read_mark(path, name).value_or(std::nullopt);
 }
 
 void LocalTree::set_mark(const std::string& path, const char* name, const std::string& value) const {

@@ -132,21 +132,23 @@ class LocalTree {
   /// such attributes on the disk the store never shares an inode, and every start seals again, which is
   /// harmless.
   [[nodiscard]] bool keeps_seals() const { return keeps_seals_; }
-  /// Returns the digest in a seal.
-  [[nodiscard]] std::optional<std::string> seal_of(int file) const;
+  /// Returns the digest in a seal. An error of the disk is no absence.
+  [[nodiscard]] Result<std::optional<std::string>> seal_of(int file) const;
   /// Says whether the file has a seal, empty or not: the store may have its inode.
-  [[nodiscard]] bool is_stores(int file) const;
+  [[nodiscard]] Result<bool> is_stores(int file) const;
   [[nodiscard]] Result<void> set_seal(int file, std::string_view digest_hex) const;
   /// Of a file whose inode the store has not taken.
   void remove_seal(int file) const;
-  /// Says whether the file is a copy that was made to be written to: if it is not sealed, it stays private, and no
-  /// start seals it.
+  /// Says whether the file is a copy that was made to be written to, or may be one: if it is not sealed, it stays
+  /// private, and no start seals it.
   [[nodiscard]] bool is_changed(int file) const;
   /// Marks such a copy. `instead_of` is the inode whose place the copy takes, until the node that has that inode knows
   /// the copy; 0: it takes no inode's place.
   void mark_changed(int file, uint64_t instead_of) const;
 
   /// Reads a further mark on a file's inode, of at most kMarkLimit bytes; empty on a disk without such attributes.
+  [[nodiscard]] Result<std::optional<std::string>> read_mark(const std::string& path, const char* name) const;
+  /// The same where a mark that cannot be read may count as none: nothing is shared, or destroyed, for want of it.
   [[nodiscard]] std::optional<std::string> mark_of(const std::string& path, const char* name) const;
   /// Sets a mark, best effort: a file without a mark is private at the next start.
   void set_mark(const std::string& path, const char* name, const std::string& value) const;

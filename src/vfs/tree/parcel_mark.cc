@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/host_error.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
 
@@ -57,7 +58,8 @@ void set_parcel_mark(const LocalTree& tree, const std::string& place, const Parc
 }
 
 bool is_changed_parcel(const LocalTree& tree, const std::string& place) {
-  return tree.mark_of(place, kParcelName) && !parcel_mark_of(tree, place);
+  const auto mark = tree.read_mark(place, kParcelName);
+  return (mark ? mark->has_value() : is_of_host(mark.error().code())) && !parcel_mark_of(tree, place);
 }
 
 void end_parcel_mark(const LocalTree& tree, const std::string& place) {

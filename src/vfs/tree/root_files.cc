@@ -62,22 +62,26 @@ bool RootTree::is_sealed(const Node& node, const Content& content) {
   const auto file = place ? disk_.open_file(*place, false) : Result<Fd>(fail(place.error()));
   // What cannot be looked at may be the store's: a writer gets a copy, or the error.
   if (!file) return file.error().code() != ErrorCode::kNotFound;
-  return disk_.is_stores(file->get());
+  return disk_.is_stores(file->get()).value_or(true);
 }
 
 Result<void> RootTree::seal(const Node& node, int file) {
   descriptors_.drop(node.id);
-  return disk_.is_stores(file) ? Result<void>{} : disk_.set_seal(file, {});
+  INDUCTORFS_TRY_ASSIGN(const bool has_one, disk_.is_stores(file));
+  return has_one ? Result<void>{} : disk_.set_seal(file, {});
 }
 
-std::string RootTree::seal_on_disk(const std::string& path) const {
+Result<std::string> RootTree::read_seal(const std::string& path) const {
   if (form_of(path) != layout::Form::kFile) {
     const auto mark = parcel_mark_of(disk_, LocalTree::view(path));
     return mark ? mark->digest.to_hex() : std::string();
   }
-  const auto file = disk_.open_file(LocalTree::view(path), false);
-  return file ? disk_.seal_of(file->get()).value_or("") : std::string();
+  INDUCTORFS_TRY_ASSIGN(const auto file, disk_.open_file(LocalTree::view(path), false));
+  INDUCTORFS_TRY_ASSIGN(const auto seal, disk_.seal_of(file.get()));
+  return seal.value_or("");
 }
+
+std::string RootTree::seal_on_disk(const std::string& path) const { return read_seal(path).value_or(""); }
 
 Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const std::string& path) {
   return items_of(moves_.read([&](const Moves&) { return disk_.open_directory(LocalTree::view(path)); }), path);

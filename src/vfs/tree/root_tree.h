@@ -160,13 +160,13 @@ class RootTree {
   /// Returns the path of the node's file, below the file system's directory.
   [[nodiscard]] Result<std::string> location(const Node& node, const Content& content) const;
   [[nodiscard]] Result<DescriptorCache::Pointer> descriptor(const Node& node, Content& content, bool writable);
-  /// Says whether the store may share the file's inode, so that it must not be written to. The inode itself tells each
-  /// time: nobody remembers what it was.
+  /// Says whether the store may share the file's inode, so that nobody may write to it: the inode tells, each time.
   [[nodiscard]] bool is_sealed(const Node& node, const Content& content);
   /// Before the store takes the inode of this open file of the node: from here on a writer gets an inode of its own.
   /// Requires: the content's lock, and no active write.
   [[nodiscard]] Result<void> seal(const Node& node, int file);
   /// Returns the digest in the seal of a file of the view, or in the mark of a parcel; empty when it has none.
+  [[nodiscard]] Result<std::string> read_seal(const std::string& path) const;
   [[nodiscard]] std::string seal_on_disk(const std::string& path) const;
   /// Lists what a directory of the view has on the disk; nothing when it is not there. The caller must not hold
   /// moves(): the directory is opened under it, and read with no lock held, however many names it has.

@@ -273,7 +273,8 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
       if (content.backing != Backing::kLocal) return fail(ErrorCode::kNotFound);
       INDUCTORFS_TRY_ASSIGN(auto where, tree_.location(*node, content));
       INDUCTORFS_TRY_ASSIGN(auto opened, disk_.open_file(where, false));
-      is_new = !disk_.is_stores(opened.get());
+      INDUCTORFS_TRY_ASSIGN(const bool has_seal, disk_.is_stores(opened.get()));
+      is_new = !has_seal;
       if (content.active_writes > 0 || (content.unfinished && is_new)) return fail(ErrorCode::kBusy);
       struct stat status {};
       if (::fstat(opened.get(), &status) != 0) return fail_errno("stat", path);
@@ -309,7 +310,8 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   }
   INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(file.get()));
   // Nobody writes to what is sealed: the disk gives other bytes than it did.
-  if (const auto seal = disk_.seal_of(file.get()); seal && *seal != digest.to_hex()) {
+  INDUCTORFS_TRY_ASSIGN(const auto seal, disk_.seal_of(file.get()));
+  if (seal && *seal != digest.to_hex()) {
     if (*seal != LocalTree::kDamagedSeal) store_.note_damage();
     damage_.note(codec::Digest::from_hex(*seal).value_or(digest), file.get());
     return fail(ErrorCode::kNotFound, "damaged on the disk");
@@ -352,8 +354,10 @@ void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
   if (sealed.is_parcel) mark_parcel(sealed, path);
-  const bool is_damaged = disk_.seal_of(sealed.file.get()) == LocalTree::kDamagedSeal;  // found by the publisher
-  if (sealed.shares_inode && !is_damaged) (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
+  // One that was found damaged by the publisher keeps that mark.
+  const auto seal = disk_.seal_of(sealed.file.get());
+  if (sealed.shares_inode && seal && *seal != LocalTree::kDamagedSeal)
+    (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
   counters_.get("seal.sealed").add();

@@ -67,7 +67,7 @@ TEST_F(Damage, AFileThatThePublisherFoundDamagedIsNotShownAnyMore) {
   publish(a);
 
   EXPECT_FALSE(a.exists(path));
-  EXPECT_TRUE(a.kernel.told_name(path.substr(path.rfind('/') + 1)));
+  EXPECT_TRUE(eventually([&] { return a.kernel.told_name(path.substr(path.rfind('/') + 1)); }));
   EXPECT_EQ(a.read(good).value_or("absent"), "print(1)");
   EXPECT_EQ(a.count("view.damaged"), 1U);
   EXPECT_EQ(a.count("publish.refused"), 0U) << "nobody has refused it";

@@ -81,12 +81,12 @@ class Sentinels:
 
     def planned_failover(self, storm):
         """The old master goes on answering for some seconds."""
-        wait_until(self.in_step, 60, "the replica")
+        wait_until(self.in_step, 180, "the replica")  # a Sentinel of a busy machine rests for 30 s (TILT)
         storm.lose()
         self.group.fail_over(self.group.master())
 
     def failover(self, storm):
-        wait_until(self.in_step, 60, "the replica")
+        wait_until(self.in_step, 180, "the replica")  # a Sentinel of a busy machine rests for 30 s (TILT)
         storm.lose()
         old = self.group.master()
         old.kill()

@@ -362,6 +362,8 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
 }
 
 void CatalogImpl::note_queue(bool whole) {
+  // What was published and is not read back may be lost before the next start reads.
+  if (whole && parts_->tree.read([](const EntryTree& tree) { return tree.awaits(); })) return;
   parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.note_queue(whole); }));
 }
 

@@ -456,9 +456,14 @@ std::set<std::string> EntryTree::awaited_of(ScopeIndex scope) const {
   std::set<std::string> paths;
   for (const auto& [path, digests] : awaited_) {
     const PathNode* const node = node_of(path);
-    if (node != nullptr && node->leaf_of(scope) != nullptr) paths.insert(path);
+    const Leaf* const leaf = node == nullptr ? nullptr : node->leaf_of(scope);
+    if (leaf != nullptr && std::ranges::find(digests, leaf->digest) != digests.end()) paths.insert(path);
   }
   return paths;
+}
+
+void EntryTree::stop_awaiting(const std::set<std::string>& paths) {
+  for (const auto& path : paths) awaited_.erase(path);
 }
 
 }  // namespace inductorfs::catalog

@@ -132,8 +132,10 @@ class EntryTree {
   /// Remembers an entry that this host published and that has not been read back from the log yet. files_of() must
   /// include it, although the leaf may still show an earlier entry. Over a limit the oldest ones are forgotten.
   void await_echo(const std::string& path, const codec::Digest& digest);
-  /// Returns the paths of those that the scope has.
+  /// Returns the paths of those that the scope shows as they were published; and ends the wait for some.
   [[nodiscard]] std::set<std::string> awaited_of(ScopeIndex scope) const;
+  void stop_awaiting(const std::set<std::string>& paths);
+  [[nodiscard]] bool awaits() const { return !awaited_.empty(); }
 
   /// Returns how many entries there are, those of all followed scopes together.
   [[nodiscard]] uint64_t known() const { return known_.total(is_followed()); }

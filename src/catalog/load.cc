@@ -200,6 +200,8 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
   }
   tell_damaged_rows(parts, "entries of the cluster", damaged);
   parts.metrics.rejected.add(unusable);
+  // One of them may be of an artefact of this host that the cluster has lost meanwhile.
+  if (unusable > 0) parts.count_failure(parts.durable.with([](Durable& d) { return d.note_queue(false); }));
   if (unusable > 0 || parts.stopping) return remote::Position{};
   auto position = parts.durable.with([&](Durable& durable) { return durable.database.position(scope.id); });
   if (!position) return fail(std::move(position).error());

@@ -84,15 +84,26 @@ std::optional<PublishReport> Publisher::hopeless(const Publish& publish) const {
                                                  " bytes, more than the limit of " +
                                                  std::to_string(parts_.options.artefact_limit));
     }
-    if (!parts_.store.find(entry.digest)) {
-      return damaged("blob " + entry.digest.to_hex() + " of " + entry.path + " is no longer in the store");
-    }
   }
   return std::nullopt;
 }
 
+/// One whose blob has left the store: it is damaged, or the disk did not take that it was published.
+Result<std::optional<Publisher::Outcome>> Publisher::without_blob(const Item& item) {
+  const auto& entries = item.publish.entries;
+  const auto lacks = [&](const codec::Entry& entry) { return !parts_.store.find(entry.digest); };
+  const auto lacking = std::ranges::find_if(entries, lacks);
+  if (lacking == entries.end()) return std::nullopt;
+  INDUCTORFS_TRY_ASSIGN(const bool held, holds_already(item));
+  if (held) return Outcome{ended(PublishState::kPublished), {}};
+  return Outcome{damaged("blob " + lacking->digest.to_hex() + " of " + lacking->path + " is no longer in the store"),
+                 {}};
+}
+
 Result<Publisher::Outcome> Publisher::attempt(const Item& item) {
   if (auto report = hopeless(item.publish)) return Outcome{std::move(*report), {}};
+  INDUCTORFS_TRY_ASSIGN(auto gone, without_blob(item));
+  if (gone) return std::move(*gone);
   parts_.tree.write([&](EntryTree& tree) { tree.watch(paths_of(item.publish)); });
   switch (item.publish.kind) {
     case Publish::Kind::kPlain:

@@ -239,6 +239,7 @@ void Publisher::try_later(const Item& item, const Error& error) {
 void Publisher::finish(const Item& item, const Outcome& outcome) {
   backoff_.reset();
   std::vector<std::string> changed;
+  bool awaits = false;
   parts_.tree.write([&](EntryTree& tree) {
     const auto touched = tree.end_watch();
     const auto scope = tree.scope_index(item.publish.scope);
@@ -249,15 +250,21 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
         if (!known || known->digest != entry.digest) tree.await_echo(entry.path, entry.digest);
         continue;
       }
+      const auto before = tree.find_known(item.publish.scope, entry.path);
       // What the tail has brought meanwhile is mostly this very entry or a newer one; it may be one from before.
       if (scope && brought == touched.end() && tree.set(*scope, entry) == EntryTree::Change::kVisible) {
         changed.push_back(entry.path);
       }
       const bool echoed =
           brought != touched.end() && std::ranges::find(brought->second, entry.digest) != brought->second.end();
-      if (!echoed) tree.await_echo(entry.path, entry.digest);
+      // Of what was there before, the server may have nothing to tell.
+      if (echoed || (before && before->digest == entry.digest)) continue;
+      tree.await_echo(entry.path, entry.digest);
+      awaits = true;
     }
   });
+  // Who is killed before it has come leaves it to the next worker to look whether the cluster has it.
+  if (awaits) parts_.count_failure(parts_.durable.with([](Durable& durable) { return durable.note_queue(false); }));
   fail_point("publish.shown");
   PublishReport report = outcome.report;
   std::optional<std::string> root;  // of what the cluster has taken and this process has queued

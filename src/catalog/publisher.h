@@ -78,6 +78,7 @@ class Publisher {
   /// Of a group that the disk of this host has lost.
   [[nodiscard]] static PublishReport damaged(std::string why);
   [[nodiscard]] std::optional<PublishReport> hopeless(const Publish& publish) const;
+  [[nodiscard]] Result<std::optional<Outcome>> without_blob(const Item& item);
   [[nodiscard]] Result<Outcome> publish_plain(const Item& item);
   [[nodiscard]] Result<Outcome> publish_first(const Item& item);
   [[nodiscard]] Result<Outcome> publish_candidate(const Item& item);

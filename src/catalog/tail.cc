@@ -33,9 +33,10 @@ Milliseconds pause_after(const Error& error, Backoff& backoff) {
   return error.code() == ErrorCode::kUnavailable ? std::min(pause, backoff.jittered(kAbsenceMost)) : pause;
 }
 
-bool lacks_some(const std::deque<codec::Entry>& entries, std::set<std::string> paths) {
-  for (auto entry = entries.begin(); !paths.empty() && entry != entries.end(); ++entry) paths.erase(entry->path);
-  return !paths.empty();
+/// Takes what the delta tells of from `paths`.
+void take_told(const remote::Delta& delta, std::set<std::string>& paths) {
+  for (auto entry = delta.set.begin(); !paths.empty() && entry != delta.set.end(); ++entry) paths.erase(entry->path);
+  for (auto path = delta.removed.begin(); !paths.empty() && path != delta.removed.end(); ++path) paths.erase(*path);
 }
 
 }  // namespace
@@ -153,43 +154,53 @@ remote::Position Tail::position(ScopeIndex scope) const {
 
 void Tail::read_to_end(Followed& scope) {
   for (int step = 0; step < kStepsPerTurn && !disturbed(); ++step) {
-    const auto own = unread_of(scope);
+    std::set<std::string> own = parts_.tree.read([&](const EntryTree& tree) { return tree.awaited_of(scope.index); });
     auto delta = remote_->read_changes(scope.id, scope.position, Deadline::after(scope.patience));
     if (!delta && disturbed()) return;  // not the cluster's fault
     if (!delta) return failed(scope, delta.error());
     succeeded(scope);
+    take_told(*delta, own);
     const bool quiet = delta->set.empty() && delta->removed.empty() && delta->position == scope.position;
     // What the disk had without a position may be of another history: the first answer replaces it. A scope that
     // nobody has published in may answer an empty snapshot each time.
     const bool first = !scope.synced && scope.position == remote::Position{};
-    const bool lacks_own = delta->reset && lacks_some(delta->set, own);
+    const bool lacks_own = delta->reset && !own.empty();
     const bool again = quiet && scope.synced && !lacks_own;
     if (delta->reset && !again) parts_.metrics.resets.add();
     delta->reset |= first;
     const bool ended = quiet || delta->at_head;
-    const bool is_lost = lacks_own || (delta->reset && !again && !first && scope.position != remote::Position{});
+    const bool is_whole = delta->reset && !again;
+    const bool is_lost =
+        lacks_own || (is_whole && (first ? forgets(scope, *delta) : scope.position != remote::Position{}));
     // A record that no release reads, beyond the head of the log, would be news for ever.
     scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
     scope.named = false;
     if (is_lost) note_loss();
-    if ((!quiet || (delta->reset && !again)) && !apply(scope, std::move(*delta), ended)) return;
+    if ((!quiet || is_whole) && !apply(scope, std::move(*delta), ended)) return;
     if (is_lost) state_.with([](State& state) { ++state.resets; });
-    if (ended) {
-      scope.synced = true;
-      scope.stale = false;
-      const bool in_vain = scope.named_in_vain >= kInVainMost;
-      scope.read_anyway =
-          std::chrono::steady_clock::now() + scope.backoff.jittered(in_vain ? kPauseInVain : kReadAnyway);
-      return;
-    }
+    if (is_whole) parts_.tree.write([&](EntryTree& tree) { tree.stop_awaiting(own); });
+    if (ended && (is_whole || !doubts(scope, own))) return note_end(scope);
   }
 }
 
-/// What this worker has published in a scope of which it has read no record yet: no position tells of its loss.
-std::set<std::string> Tail::unread_of(const Followed& scope) const {
-  if (scope.position != remote::Position{}) return {};
-  return parts_.tree.read([&](const EntryTree& tree) { return tree.awaited_of(scope.index); });
+void Tail::note_end(Followed& scope) {
+  scope.synced = true;
+  scope.stale = false;
+  const bool in_vain = scope.named_in_vain >= kInVainMost;
+  scope.read_anyway = std::chrono::steady_clock::now() + scope.backoff.jittered(in_vain ? kPauseInVain : kReadAnyway);
 }
+
+/// The log has come to its end without what this worker published before it was read: a server that fell back to just
+/// where this host had read shows no other history. The index has the truth.
+bool Tail::doubts(Followed& scope, const std::set<std::string>& own) {
+  if (own.empty()) return false;
+  scope.position = {};
+  scope.synced = false;
+  return true;
+}
+
+/// Whether a first answer lacks what the disk knew: the position with which that was known is forgotten.
+bool Tail::forgets(const Followed& scope, const remote::Delta& delta) { return !stale_after(scope, delta.set).empty(); }
 
 /// Before the disk has a position after the loss: who is killed in between would never hear of it again.
 void Tail::note_loss() {

@@ -113,7 +113,9 @@ class Tail {
 
   void read_to_end(Followed& scope);
   void note_loss();
-  [[nodiscard]] std::set<std::string> unread_of(const Followed& scope) const;
+  void note_end(Followed& scope);
+  [[nodiscard]] static bool doubts(Followed& scope, const std::set<std::string>& own);
+  [[nodiscard]] bool forgets(const Followed& scope, const remote::Delta& delta);
   void failed(Followed& scope, const Error& error);
   void succeeded(Followed& scope);
   void rest();

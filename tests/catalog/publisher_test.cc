@@ -195,6 +195,16 @@ TEST_F(PublisherTest, TooLargeStaysLocalAndSaysSo) {
   EXPECT_EQ(counted("publish.superseded"), 0U);
 }
 
+/// A full disk did not take that it was published, and then evicted the blob.
+TEST_F(PublisherTest, ABlobThatIsGoneAndInTheClusterIsPublished) {
+  Publish done = plain("f", "bytes");
+  remote_.set("aa", elsewhere("f", "bytes"));
+  start_synced();
+  store_.discard(done.entries[0].digest);
+  EXPECT_EQ(publish(done).state, PublishState::kPublished);
+  EXPECT_EQ(counted("publish.damaged"), 0U);
+}
+
 TEST_F(PublisherTest, ABlobThatIsGoneIsToldAsDamage) {
   Catalog& catalog = start_synced();
   catalog.note_queue(true);

@@ -93,6 +93,45 @@ TEST_F(TailTest, WhatWasLostBeforeItWasReadBackIsALossToo) {
   EXPECT_FALSE(catalog.find("f"));
 }
 
+/// The server is just where this host had read to: no history tells of it either.
+TEST_F(TailTest, WhatWasLostJustBeyondWhatWasReadIsALossToo) {
+  options_.poll_interval = Milliseconds(60'000);
+  remote_.set("aa", elsewhere("g", "2"));
+  Catalog& catalog = start_synced();
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished);
+  remote_.state.with([](FakeRemote::State& now) {
+    now.scopes["aa"].log.pop_back();
+    now.scopes["aa"].entries.erase("f");
+  });
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  EXPECT_EQ(catalog.lost_tails(), 1U);
+  EXPECT_FALSE(catalog.find("f"));
+  EXPECT_TRUE(catalog.find("g"));
+}
+
+TEST_F(TailTest, WhatTheClusterHadBeforeLeavesNoDoubt) {
+  options_.poll_interval = Milliseconds(60'000);
+  Catalog& catalog = start_synced();
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished);
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  const uint64_t resets = counted("catalog.resets");
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished) << "nothing was sent";
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  EXPECT_EQ(counted("catalog.resets"), resets) << "nothing was read as a whole";
+  EXPECT_EQ(catalog.lost_tails(), 0U);
+}
+
+/// Nobody can tell the next worker whether the server still had it.
+TEST_F(TailTest, WhatWasNotReadBackMakesTheQueueShortForTheNextWorker) {
+  options_.poll_interval = Milliseconds(60'000);
+  Catalog& catalog = start_synced();
+  catalog.note_queue(true);
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished);
+  catalog.note_queue(true);
+  close();
+  EXPECT_TRUE(open().queue_may_be_short());
+}
+
 TEST_F(TailTest, WhatIsReadBackForTheFirstTimeIsNoLoss) {
   options_.poll_interval = Milliseconds(60'000);
   remote_.set("aa", elsewhere("g", "2"));
@@ -147,6 +186,7 @@ TEST_F(TailTest, AClusterThatWasEmptiedEmptiesTheCatalogEvenWithoutAPosition) {
   remote_.state.with([](FakeRemote::State& now) { now.scopes.clear(); });
   EXPECT_TRUE(open().find("f")) << "until the cluster has been asked";
   EXPECT_FALSE(start_synced().find("f"));
+  EXPECT_EQ(catalog_->lost_tails(), 1U) << "what this host has made of it is to be published again";
 }
 
 TEST_F(TailTest, AnEmptySnapshotThatComesEachTimeIsTheEndToo) {

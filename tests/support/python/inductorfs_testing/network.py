@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes whose daemons live in network namespaces of their own, on a bridge with a Redis: links can be cut. Root only."""
+import itertools
 import os
 import random
 import subprocess
@@ -22,9 +23,11 @@ def nft(text):
 
 class Network:
     """A bridge with an address, and namespaces on it. close() removes all of it, whatever state it is in."""
+    _numbers = itertools.count()
 
     def __init__(self):
-        self.name = f"ifs{os.getpid() % 0xffff:x}{random.randrange(16):x}"
+        # What the one before it had goes with its namespaces, later: no name comes twice.
+        self.name = f"ifs{os.getpid() % 0xffff:x}{next(Network._numbers):x}"
         self.prefix = f"10.{random.randrange(64, 128)}.{random.randrange(256)}"
         self.address = f"{self.prefix}.1"
         self._hosts, self._firewall = [], False

@@ -349,7 +349,7 @@ bool Service::is_mounted() const {
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
   for (std::string warning : {left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-                              remote_warning(settings_, layers_->remote->health()), marks_trouble(settings_.store)}) {
+                              remote_warning(settings_, layers_->remote->health())}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

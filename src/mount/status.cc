@@ -175,8 +175,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   add_unread_scopes(facts, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
   const std::string& store = facts.settings.store;
-  for (std::string trouble :
-       {place_trouble(facts.layers.store->lock(), store), writing_trouble(store), marks_trouble(store)}) {
+  for (std::string trouble : {place_trouble(facts.layers.store->lock(), store), writing_trouble(store)}) {
     if (!trouble.empty()) warnings.push_back(std::move(trouble));
   }
   if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {

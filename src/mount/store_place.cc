@@ -2,7 +2,6 @@
 #include "store_place.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
@@ -76,13 +75,6 @@ std::string writing_trouble(const std::string& store) {
          ": see what the kernel says of it (dmesg), make it writable again, or mount with another --store";
 }
 
-std::string marks_trouble(const std::string& store) {
-  if (keeps_marks(store)) return {};
-  return "the file system of --store keeps no extended attributes, so each start removes what jobs have made here and "
-         "the cluster lacks: " +
-         store + ": name a directory on ext4, xfs or btrfs (tmpfs keeps them from Linux 6.6 on)";
-}
-
 Result<void> refuse_without_marks(const std::string& store) {
   std::string at = store;  // it may not be made yet
   struct statfs disk {};
@@ -91,11 +83,10 @@ Result<void> refuse_without_marks(const std::string& store) {
     at.resize(std::max<size_t>(at.rfind('/'), 1));
   }
   if (keeps_marks(at)) return {};
-  if (disk.f_type == TMPFS_MAGIC || disk.f_type == RAMFS_MAGIC) return {};
   return fail(ErrorCode::kInvalid,
               "the file system of --store keeps no extended attributes, so nothing that jobs make here and the cluster "
               "lacks would outlive this mount: " +
-                  store + ": name a directory on ext4, xfs or btrfs, or on tmpfs for a store that goes with the host");
+                  store + ": name a directory on ext4, xfs or btrfs (tmpfs keeps them from Linux 6.6 on)");
 }
 
 Result<void> try_to_write(const std::string& store) {

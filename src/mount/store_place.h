@@ -19,11 +19,8 @@ namespace inductorfs::mount {
 /// Says what keeps the store from being written to, with a remedy, where the disk tells without a write; else empty.
 [[nodiscard]] std::string writing_trouble(const std::string& store);
 
-/// Says what is lost where the store's file system keeps no extended attributes, with a remedy; else empty.
-[[nodiscard]] std::string marks_trouble(const std::string& store);
-
-/// Refuses such a store with kInvalid, for a mount that begins, unless it is memory, which promises nothing beyond the
-/// host's life. The directory may not be made yet.
+/// Refuses a store whose file system keeps no extended attributes, with kInvalid, for a mount that begins. The
+/// directory may not be made yet.
 [[nodiscard]] Result<void> refuse_without_marks(const std::string& store);
 
 /// Writes a block and takes it back. Errors are the disk's: kNoSpace, kReadOnly, kInternal.

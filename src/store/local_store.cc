@@ -24,7 +24,6 @@ constexpr Milliseconds kLetGoPatience{100};
 constexpr Milliseconds kLetGoStep{2};
 /// The steps after which what was read goes too.
 constexpr int kReadTooAfter = 5;
-constexpr mode_t kModeBits = 07777;
 constexpr size_t kCopyPiece = 128ULL * 1024;
 /// What is evicted at a time when the disk has no room for a small blob.
 constexpr uint64_t kPackRoom = 1ULL << 20;
@@ -347,7 +346,7 @@ Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Di
     const auto size = static_cast<uint64_t>(info.st_size);
     (void)keep_free(0);  // a link takes nothing from the disk
     INDUCTORFS_TRY(make_room(size));
-    auto linked = link_in(dir, path, digest, {size, info.st_mode & kModeBits});
+    auto linked = link_in(dir, path, digest, size);
     if (!linked) {
       release_room(size);
       if (!link_unavailable(linked.error().code())) return linked;
@@ -358,13 +357,11 @@ Result<void> LocalStore::adopt(int dir, const std::string& path, const codec::Di
   return {};
 }
 
-Result<void> LocalStore::link_in(int dir, const std::string& path, const codec::Digest& digest, const FileFacts& file) {
+Result<void> LocalStore::link_in(int dir, const std::string& path, const codec::Digest& digest, uint64_t size) {
   const std::string temporary = next_temporary();
   if (::linkat(dir, path.c_str(), folder(), temporary.c_str(), 0) != 0) return fail_errno("link", path);
   fail_point("store.linked");
-  // The mode that jobs see is the entry's; a blob that its owner may not read would be lost to a daemon without root.
-  if ((file.mode & S_IRUSR) == 0) (void)::fchmodat(folder(), temporary.c_str(), file.mode | S_IRUSR, 0);
-  auto installed = install(temporary, digest, file.size, file.size);
+  auto installed = install(temporary, digest, size, size);
   if (!installed) unlink_temporary(temporary);
   if (installed) save_use(digest, clock_.wall_now());  // the writer's file may have been read long ago
   return installed;

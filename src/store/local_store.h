@@ -72,10 +72,6 @@ class LocalStore final : public BlobStore {
   [[nodiscard]] Error disk_full(const Error& cause) const;
 
  private:
-  struct FileFacts {
-    uint64_t size = 0;
-    mode_t mode = 0;
-  };
   enum class Evicted { kYes, kRefused, kElsewhere };
   [[nodiscard]] Evicted evict(const Index::Victim& victim);
   /// A blob that no open finds any more, and whose space is still to be freed, without the lock.
@@ -107,8 +103,7 @@ class LocalStore final : public BlobStore {
   [[nodiscard]] bool is_untouched(const codec::Digest& digest, const Located& blob) const;
   void save_use(const codec::Digest& digest, WallNanoseconds now) const;
   [[nodiscard]] bool present_and_used(const codec::Digest& digest);
-  [[nodiscard]] Result<void> link_in(int dir, const std::string& path, const codec::Digest& digest,
-                                     const FileFacts& file);
+  [[nodiscard]] Result<void> link_in(int dir, const std::string& path, const codec::Digest& digest, uint64_t size);
   [[nodiscard]] Result<void> copy_in(int dir, const std::string& path, const codec::Digest& digest, uint64_t size);
   [[nodiscard]] tl::unexpected<Error> closed_error() const;
   void publish_usage(const Index& index);

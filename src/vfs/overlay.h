@@ -83,10 +83,9 @@ class Overlay final : public FileSystem {
   Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override {
     return make_in_branch(parent, name, caller, [&](NodeId at) { return names_.create(at, name, mode, caller); });
   }
-  Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
+  Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t /*device*/,
                           const Caller& caller) override {
-    return make_in_branch(parent, name, caller,
-                          [&](NodeId at) { return names_.make_node(at, name, mode, device, caller); });
+    return make_in_branch(parent, name, caller, [&](NodeId at) { return names_.make_node(at, name, mode, caller); });
   }
   Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override {
     return make_in_branch(parent, name, caller,

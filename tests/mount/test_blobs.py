@@ -50,7 +50,7 @@ def test_a_store_on_a_disk_that_tells_no_size_serves_and_publishes(cluster):
         artefacts.write_atomic(writer.cache, name, f"int of_{name[-9:-4]};")
     writer.sync()
     node = cluster.node("a", start=False)
-    with mounts.tmpfs(cluster.directory / "disk", "mode=0700", "ramfs") as disk:
+    with mounts.tmpfs(cluster.directory / "disk", "mode=0700,size=0,nr_inodes=0") as disk:
         node.store = disk / "store"
         mounts.remount(node, cluster)
         for name in names:

@@ -90,7 +90,7 @@ def exchange_files(root):
 
 
 POINTS = {
-    "name.created": create, "name.directory_made": make_directory, "name.symlink_made": make_symlink, "name.linked": make_link,
+    "name.created": create, "name.directory_made": make_directory, "name.special_made": make_symlink, "name.linked": make_link,
     "name.unlinking": remove_open_file, "name.unlinked": remove_open_file, "name.directory_removed": remove_directory,
     "rename.file": rename_over, "rename.directory": rename_directory, "rename.exchanged": exchange_files,
 }

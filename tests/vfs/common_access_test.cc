@@ -7,6 +7,7 @@
 
 #include "support/lacks.h"
 #include "vfs/host.h"
+#include "vfs/tree/file_owner.h"
 
 namespace inductorfs::testing {
 namespace {
@@ -121,10 +122,11 @@ TEST_F(CommonFiles, AreShownByTheRootAndKeepTheirOwnModeOnTheDisk) {
   EXPECT_EQ(mode(a, directory + "/" + code + ".py"), 0644U);
   EXPECT_EQ(mode(a, "mine"), 0700U);
   EXPECT_EQ(mode(a, "mine/x.lock"), 0600U);
-  struct stat status {};
-  ASSERT_EQ(::stat((a.directory / "local/view/locks").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 07777, 0700U);
-  EXPECT_EQ(status.st_uid, kOne);
+  const auto own =
+      vfs::file_owner_in(open_at(AT_FDCWD, a.directory / "local/view", O_RDONLY | O_DIRECTORY)->get(), "locks").value();
+  ASSERT_TRUE(own);
+  EXPECT_EQ(own->mode & 07777, 0700U);
+  EXPECT_EQ(own->uid, kOne);
 }
 
 TEST_F(CommonFiles, FollowAChmodOfTheRoot) {

@@ -3,10 +3,10 @@
 
 namespace inductorfs::testing {
 
-/// While one lives, this program's disk does not give extended attributes of files: EIO. One at a time.
+/// While one lives, this program's disk does not give the extended attributes of this name: EIO. One at a time.
 class FailingAttributes {
  public:
-  FailingAttributes();
+  explicit FailingAttributes(const char* name);
   ~FailingAttributes();
 };
 

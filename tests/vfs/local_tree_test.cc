@@ -101,7 +101,7 @@ TEST_F(LocalTree, MakesMissingDirectoriesOnly) {
   const vfs::RootAccess access{::geteuid(), ::getegid(), 0750};
   ASSERT_TRUE(tree.make_view_directories("a/b/c", access));
   EXPECT_EQ(tree.stat("view/a/b/c").value()->st_mode & 07777, 0750U);
-  ASSERT_EQ(::fchmodat(root.get(), "view/a", 0700, 0), 0);
+  ASSERT_TRUE(tree.set_mode("view/a", 0700));
   ASSERT_TRUE(tree.make_view_directories("a/b/d", access));
   EXPECT_EQ(tree.stat("view/a").value()->st_mode & 07777, 0700U);
   EXPECT_TRUE(tree.make_view_directories("", access));
@@ -135,7 +135,7 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
 
 TEST_F(LocalTree, KnowsWhatLiesOnADiskThatListsNoTypes) {
   write("view/file", "x");
-  ASSERT_TRUE(tree.make_directory("view/directory", 0755));
+  ASSERT_TRUE(tree.make_directory("view/directory"));
   ASSERT_TRUE(tree.make_symlink("file", "view/link"));
   lists_no_types = true;
   const auto items = tree.list("view");
@@ -144,6 +144,59 @@ TEST_F(LocalTree, KnowsWhatLiesOnADiskThatListsNoTypes) {
   std::map<std::string, mode_t> types;
   for (const auto& item : *items) types[item.name] = item.type;
   EXPECT_EQ(types, (std::map<std::string, mode_t>{{"file", S_IFREG}, {"directory", S_IFDIR}, {"link", S_IFLNK}}));
+}
+
+TEST_F(LocalTree, TellsOfEachFileWhatJobsMadeIt) {
+  struct stat on_disk {};
+  ASSERT_TRUE(tree.create_file("view/file"));
+  ASSERT_TRUE(tree.give_to("view/file", {1000, 100, S_IFREG | 04751}));
+  ASSERT_TRUE(tree.make_directory("view/directory"));
+  ASSERT_TRUE(tree.give_to("view/directory", {1001, 101, S_IFDIR | 03777}));
+  ASSERT_TRUE(tree.make_special("view/link", {1002, 102, S_IFLNK | 0777}, "/etc/passwd"));
+  ASSERT_TRUE(tree.make_special("view/pipe", {1003, 103, S_IFIFO | 0600}, {}));
+
+  const std::map<std::string, std::array<unsigned, 3>> told = {{"view/file", {1000, 100, S_IFREG | 04751}},
+                                                               {"view/directory", {1001, 101, S_IFDIR | 03777}},
+                                                               {"view/link", {1002, 102, S_IFLNK | 0777}},
+                                                               {"view/pipe", {1003, 103, S_IFIFO | 0600}}};
+  for (const auto& [path, expected] : told) {
+    const auto status = *tree.stat(path).value();
+    EXPECT_EQ((std::array<unsigned, 3>{status.st_uid, status.st_gid, status.st_mode}), expected) << path;
+    ASSERT_EQ(::lstat((directory / ("local/" + path)).c_str(), &on_disk), 0);
+    EXPECT_EQ(on_disk.st_uid, ::geteuid()) << path;
+    EXPECT_EQ(on_disk.st_mode, path == "view/directory" ? S_IFDIR | 0700U : S_IFREG | 0600U) << path;
+  }
+  EXPECT_EQ(tree.stat("view/link").value()->st_size, 11);
+  EXPECT_EQ(tree.read_link("view/link").value_or("none"), "/etc/passwd");
+  EXPECT_EQ(tree.read_link("view/file").error().code(), ErrorCode::kInvalid);
+
+  ASSERT_TRUE(tree.set_owner("view/file", 7, std::nullopt));
+  EXPECT_EQ(tree.stat("view/file").value()->st_mode, S_IFREG | 0751U) << "as chown(2)";
+  EXPECT_EQ(tree.stat("view/file").value()->st_gid, 100U);
+}
+
+TEST_F(LocalTree, KnowsASpecialFileWhereverItGoes) {
+  ASSERT_TRUE(tree.make_view_directories("a", {}));
+  ASSERT_TRUE(tree.make_view_directories("b", {}));
+  ASSERT_TRUE(tree.make_view_directories("c", {}));
+  ASSERT_TRUE(tree.make_special("view/a/link", {0, 0, S_IFLNK | 0777}, "target"));
+  write("view/a/file", "x");
+  const auto types = [&](const std::string& path) {
+    std::map<std::string, mode_t> found;
+    const auto items = tree.list(path);
+    for (const auto& item : *items) found[item.name] = item.type;
+    return found;
+  };
+  using Types = std::map<std::string, mode_t>;
+  EXPECT_EQ(types("view/a"), (Types{{"file", S_IFREG}, {"link", S_IFLNK}}));
+  ASSERT_TRUE(tree.link("view/a/link", "view/b/linked"));
+  EXPECT_EQ(types("view/b"), (Types{{"linked", S_IFLNK}}));
+  write("view/c/other", "x");
+  ASSERT_TRUE(tree.rename("view/c/other", "view/b/linked", RENAME_EXCHANGE));
+  EXPECT_EQ(types("view/c"), (Types{{"other", S_IFLNK}}));
+  EXPECT_FALSE(tree.open_file("view/c/other", false)) << "its bytes are no file's";
+  EXPECT_FALSE(tree.open_directory("view/a/link/below"));
+  EXPECT_EQ(tree.stat("view/a/link/below").value_or(std::nullopt).has_value(), false);
 }
 
 TEST_F(LocalTree, OpensNoInodeOfTheStoreToBeWrittenTo) {
@@ -172,13 +225,19 @@ TEST_F(LocalTree, TakesNoAttributeThatCannotBeReadForAnAbsentOne) {
   ASSERT_EQ(::fsetxattr(file->get(), Tree::kPrivateName, "1", 1, 0), 0);
   EXPECT_FALSE(tree.is_changed(file->get()));
 
-  const FailingAttributes failing;
-  EXPECT_EQ(tree.seal_of(file->get()).error().code(), ErrorCode::kInternal);
-  EXPECT_FALSE(tree.is_stores(file->get()));
-  EXPECT_TRUE(tree.is_changed(file->get()));
+  {
+    const FailingAttributes failing(Tree::kSealName);
+    EXPECT_EQ(tree.seal_of(file->get()).error().code(), ErrorCode::kInternal);
+    EXPECT_FALSE(tree.is_stores(file->get()));
+    EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy) << "it may be a blob";
+  }
+  {
+    const FailingAttributes failing(Tree::kChangedName);
+    EXPECT_TRUE(tree.is_changed(file->get()));
+  }
+  const FailingAttributes failing(Tree::kPrivateName);
   EXPECT_FALSE(tree.read_mark("view/file", Tree::kPrivateName));
-  EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy) << "it may be a blob";
-  EXPECT_FALSE(unshare("view/file")) << "the copy would be nobody's";
+  EXPECT_FALSE(unshare("view/file")) << "the copy would be shared";
   EXPECT_TRUE(tree.is_empty("orphans"));
 }
 
@@ -256,10 +315,13 @@ TEST_P(ExchangedDirectory, IsNoWayOutForWhoeverWrites) {
   const vfs::RootAccess access{1234, 1234, 0777};
   const struct timespec times[2] = {{5, 0}, {5, 0}};
   const std::vector<std::pair<const char*, std::function<bool()>>> calls = {
-      {"create", [&] { return tree.create_file("view/x/below/new", 0666).has_value(); }},
-      {"mkdir", [&] { return tree.make_directory("view/x/below/new", 0777).has_value(); }},
+      {"create", [&] { return tree.create_file("view/x/below/new").has_value(); }},
+      {"mkdir", [&] { return tree.make_directory("view/x/below/new").has_value(); }},
       {"mkdir -p", [&] { return tree.make_view_directories("x/below/new/deep", access).has_value(); }},
-      {"mknod", [&] { return tree.make_node("view/x/below/new", S_IFIFO | 0666, 0).has_value(); }},
+      {"mknod",
+       [&] {
+         return tree.make_special("view/x/below/new", {0, 0, S_IFIFO | 0666}, {}).has_value();
+       }},
       {"symlink", [&] { return tree.make_symlink("/", "view/x/below/new").has_value(); }},
       {"link to", [&] { return tree.link("view/own/file", "view/x/below/new").has_value(); }},
       {"link from", [&] { return tree.link("view/x/below/file", "view/own/theirs").has_value(); }},
@@ -291,8 +353,8 @@ TEST_P(ExchangedDirectory, IsNoWayOutForWhoeverWrites) {
 TEST_P(ExchangedDirectory, IsItselfALinkThatNobodyFollows) {
   const std::string before = state_outside();
   EXPECT_EQ(tree.read_link("view/x").value_or("no link"), outside.string());
-  (void)tree.set_mode("view/x", 0777);  // Linux has no modes of links
-  EXPECT_TRUE(tree.set_owner("view/x", ::geteuid(), ::getegid()));
+  EXPECT_FALSE(tree.set_mode("view/x", 0777)) << "no link of the disk's belongs to anybody";
+  EXPECT_FALSE(tree.set_owner("view/x", ::geteuid(), ::getegid()));
   EXPECT_TRUE(tree.remove_tree("view/x"));
   EXPECT_FALSE(tree.stat("view/x").value());
   EXPECT_EQ(state_outside(), before);

@@ -11,6 +11,7 @@
 #include "inductorfs/base/handle.h"
 #include "vfs/failing_attributes.h"
 #include "vfs/host.h"
+#include "vfs/tree/local_tree.h"
 #include "vfs/wipe.h"
 
 namespace inductorfs::testing {
@@ -62,7 +63,7 @@ TEST_F(Recovery, DestroysNothingForAnErrorOfTheDisk) {
   ASSERT_TRUE(a.sync());
   {
     std::optional<FailingAttributes> failing;
-    restart_after_host_crash(a, [&] { failing.emplace(); });
+    restart_after_host_crash(a, [&] { failing.emplace(vfs::LocalTree::kSealName); });
   }
   EXPECT_EQ(a.count("recovery.removed"), 0U);
   EXPECT_EQ(a.count("recovery.set_aside"), 1U);

@@ -159,11 +159,10 @@ Result<void> Branches::make(const std::string& root, const std::string& branch) 
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(root)));
   if (!status) return fail(ErrorCode::kNotFound);
   const std::string place = LocalTree::view(branch);
-  const auto made = disk_.make_directory(place, 0700);
+  const auto made = disk_.make_directory(place);
   if (!made) return made.error().code() == ErrorCode::kExists ? Result<void>{} : made;
   // What is made there gets the group that it would have got in the root.
-  if (::geteuid() == 0) INDUCTORFS_TRY(disk_.set_owner(place, 0, status->st_gid));
-  return disk_.set_mode(place, status->st_mode & 07777);
+  return disk_.give_to(place, {::geteuid(), status->st_gid, status->st_mode});
 }
 
 bool Branches::is_full(const std::string& root, bool of_known) const {

@@ -97,7 +97,6 @@ std::vector<catalog::KnownEntry> ClusterSets::offered(const Node& directory, con
     set.emplace(last_component(known.entry.path), known);
     files.push_back(std::move(known));
   }
-  if (has_left_files(directory, set)) files.clear();
   return files;
 }
 
@@ -114,16 +113,6 @@ bool ClusterSets::fits(const Node& directory, const Set& set) const {
   const auto path = nodes_.path_of(directory);
   return !path ||
          std::all_of(set.begin(), set.end(), [&](const auto& item) { return scopes_.follows(*path, item.second); });
-}
-
-/// Whether this host has files under the names of the set of which nothing tells whether they may go: on a disk without
-/// marks. The next process compiles, and its set takes their place.
-bool ClusterSets::has_left_files(const Node& directory, const Set& set) const {
-  if (tree_.disk().keeps_seals()) return false;
-  const auto path = nodes_.path_of(directory);
-  return path && std::ranges::any_of(set, [&](const auto& item) {
-           return tree_.disk().stat(LocalTree::view(join(*path, item.first))).value_or(std::nullopt).has_value();
-         });
 }
 
 void ClusterSets::note(const Node& directory, const KeyState& state) {
@@ -147,7 +136,7 @@ bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Know
   const auto show = [&](KeyState& state) {
     if (state.committed != KeyState::Committed::kNone) return true;
     // Under the lock: drop_foreign(), or who leaves files (KeySets), comes before, and then this sees it, or after.
-    if (!fits(*directory, names) || has_left_files(*directory, names)) return false;
+    if (!fits(*directory, names)) return false;
     const auto path = nodes_.path_of(*directory);
     if (path && !take_place_of_left(tree_, directory, *path, names, gone)) return false;
     first = true;

@@ -81,7 +81,6 @@ class ClusterSets {
   [[nodiscard]] std::optional<bool> is_whole(const std::vector<catalog::KnownEntry>& set) const;
   void hide_name(const NodePtr& directory, const std::string& name);
   [[nodiscard]] bool fits(const Node& directory, const Set& set) const;
-  [[nodiscard]] bool has_left_files(const Node& directory, const Set& set) const;
   void note(const Node& directory, const KeyState& state);
   void pin(const Node& directory, const catalog::KnownEntry& known);
   void unpin(const Node& directory, const catalog::KnownEntry& known);

@@ -324,7 +324,7 @@ Result<Found> Lookup::found(const NodePtr& node, bool keep) {
 Result<Found> Lookup::add_local(const Site& site, const struct stat& status, uint64_t references) {
   // A second link of a file that is known is the same inode. (A link to the store's blob is no second name.)
   const NodeTable::LocalFile file{status.st_ino, status.st_nlink > 1};
-  const NodePtr same = S_ISREG(status.st_mode) && file.has_more_names ? nodes_.find_local(status.st_ino) : nullptr;
+  const NodePtr same = !S_ISDIR(status.st_mode) && file.has_more_names ? nodes_.find_local(status.st_ino) : nullptr;
   if (same) {
     const NodePtr linked = nodes_.add(site.parent, site.name, same, references, file);
     tree_.named_again(linked);
@@ -335,9 +335,9 @@ Result<Found> Lookup::add_local(const Site& site, const struct stat& status, uin
     content.backing = Backing::kLocal;
     content.attributes = attributes_of(status);
     // The further links may be the store's.
-    content.attributes_valid = !node->is_regular() || status.st_nlink == 1;
+    content.attributes_valid = node->is_directory() || status.st_nlink == 1;
   });
-  const auto local = node->is_regular() ? std::optional(file) : std::nullopt;
+  const auto local = node->is_directory() ? std::nullopt : std::optional(file);
   const NodePtr winner = nodes_.add(site.parent, site.name, node, references, local);
   if (winner != node) tree_.named_again(winner);
   return found(winner, true);

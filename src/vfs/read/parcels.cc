@@ -29,9 +29,8 @@ mode_t mode_of(const codec::ParcelItem& item) {
   return kRead | 0200 | ((item.mode & kOwnerExecutes) != 0 ? 0111 : 0);
 }
 
-Result<void> dress(const Fd& file, const std::string& name, mode_t mode, int64_t time_ns, const RootAccess& access) {
-  if (::geteuid() == 0 && ::fchown(file.get(), access.uid, access.gid) != 0) return fail_errno("chown", name);
-  if (::fchmod(file.get(), mode) != 0) return fail_errno("chmod", name);
+Result<void> dress(const Fd& file, mode_t mode, int64_t time_ns, const RootAccess& access) {
+  INDUCTORFS_TRY(set_file_owner(file.get(), {access.uid, access.gid, mode}));
   timespec time{time_ns / kSecond, time_ns % kSecond};
   if (time.tv_nsec < 0) {
     time.tv_nsec += kSecond;
@@ -158,18 +157,18 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   const RootAccess access = tree_.access_of_root(site.entry).value_or(root);
   const std::string place = aside("parcel");
   remove_parcel(disk_, place);  // of a worker that was killed
-  INDUCTORFS_TRY(disk_.make_directory(place, 0700));
+  INDUCTORFS_TRY(disk_.make_directory(place));
   const bool directory = form_of(site.path) == layout::Form::kDirectory;
   const std::string above = tree_.path_in_mount(parent_path(site.path));
   uint64_t at = head.size;
   const auto write = [&](const codec::ParcelItem& item) -> Result<void> {
     const std::string path = join(place, item.path);
     if (item.directory) {
-      INDUCTORFS_TRY(disk_.make_directory(path, 0700));
+      INDUCTORFS_TRY(disk_.make_directory(path));
       INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
-      return dress(made, item.path, kDirectoryMode, mtime_of(known.entry), access);
+      return dress(made, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
     }
-    INDUCTORFS_TRY_ASSIGN(const auto file, disk_.create_file(path, 0600));
+    INDUCTORFS_TRY_ASSIGN(const auto file, disk_.create_file(path));
     const uint64_t begin = std::exchange(at, at + item.size);
     if (!directory && item.path == site.name) {
       INDUCTORFS_TRY(write_index(blob, begin, file.get(), item, site.path, above));
@@ -180,7 +179,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
       disk_.set_mark(path, LocalTree::kScopeName, known.scope);
       mark_member(disk_, path);
     }
-    return dress(file, item.path, mode_of(item), mtime_of(known.entry), access);
+    return dress(file, S_IFREG | mode_of(item), mtime_of(known.entry), access);
   };
   const auto undo = [&](const Error& error) {
     remove_parcel(disk_, place);
@@ -192,7 +191,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   const std::string marked = directory ? place : join(place, site.name);
   const auto dress_place = [&]() -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
-    return dress(opened, site.name, kDirectoryMode, mtime_of(known.entry), access);
+    return dress(opened, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
   };
   if (auto done = dress_place(); !done) return undo(done.error());
   disk_.set_mark(marked, LocalTree::kScopeName, known.scope);

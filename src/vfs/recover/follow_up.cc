@@ -110,7 +110,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
                             const std::vector<LocalTree::Item>& siblings) {
   const std::string path = directory.empty() ? name : join(directory, name);
   const auto& rule = layout::rule_of(layout::classify(path).family);
-  if (!rule.shared || !disk_.keeps_seals()) return;
+  if (!rule.shared) return;
   const std::string place = LocalTree::view(path);
   if (rule.form == layout::Form::kIndex && (pins_parcel(path) || is_changed_parcel(disk_, place))) return;
   const auto file = disk_.open_file(place, false);

@@ -154,8 +154,6 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     fail_point("recovery.removed");
     if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
-  // Another life's files tell nothing of their writers there.
-  if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
   if (!disk_.is_stores(file->get()).value_or(true) && is_blob(store_, file->get()))
     (void)disk_.set_seal(file->get(), {});
   if (seal && !sealed) return remove("its bytes were found damaged");
@@ -199,7 +197,6 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
     remove_from_view(disk_, path);  // it is made again; what stays is met again
     if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
-  if (!disk_.keeps_seals()) return remove("the disk keeps no extended attributes");
   if (torn && !mark) return remove("not sealed when the host went down");
   if (torn && digest_on_disk(disk_, path) != mark->digest) return remove("damaged");
   // Whoever wrote it did so through the mount that ended.

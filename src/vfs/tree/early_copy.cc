@@ -39,7 +39,7 @@ Result<void> EarlyCopy::fill(int from) {
   if (::fstat(from, &source_) != 0) return fail_errno("stat");
   std::string name = next_name();
   (void)tree_->unlink(name);  // it may be left by a worker that was killed
-  INDUCTORFS_TRY_ASSIGN(auto to, tree_->create_file(name, 0600));
+  INDUCTORFS_TRY_ASSIGN(auto to, tree_->create_file(name));
   auto copied = copy_bytes(from, to.get(), wanted(static_cast<uint64_t>(source_.st_size)));
   if (copied) {
     copy_ = File{std::move(name), std::move(to)};

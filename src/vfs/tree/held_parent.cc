@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,11 +16,6 @@ namespace {
 
 constexpr int kDirectory = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
-bool is_link(int directory, const std::string& name) {
-  struct stat status {};
-  return ::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
-}
-
 Result<Fd> walk(int directory, const std::string& path) {
   Fd at;
   for (size_t begin = 0; begin <= path.size();) {
@@ -30,7 +24,7 @@ Result<Fd> walk(int directory, const std::string& path) {
     if (name == "..") return fail(error_from_errno(EXDEV, "open", path));
     const int in = at ? at.get() : directory;
     Fd next(::openat(in, name.c_str(), kDirectory | O_NOFOLLOW));
-    if (!next && errno == ENOTDIR && is_link(in, name)) return fail(ErrorCode::kNotFound);
+    if (!next && errno == ENOTDIR) errno = ENOENT;
     if (!next) return fail_errno("open", path);
     at = std::move(next);
     begin = end + 1;
@@ -49,7 +43,7 @@ Result<Fd> open_beneath(int directory, const std::string& path) {
   if (found) return found;
   // Linux before 5.6, and filters of system calls that do not know it.
   if (errno == ENOSYS || errno == EPERM) return walk(directory, path);
-  if (errno == ELOOP) errno = ENOENT;
+  if (errno == ELOOP || errno == ENOTDIR) errno = ENOENT;
   return fail_errno("open", path);
 }
 

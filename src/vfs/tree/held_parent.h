@@ -12,7 +12,7 @@ namespace inductorfs::vfs {
 
 /// A path below a directory as far as its last component: that component's directory is held open, and the component is
 /// for a call that does not follow it. None of the components before it was a symbolic link, and none led out of the
-/// directory, whatever the users who may write there made of the path meanwhile: what was a directory and is a link now
+/// directory, whatever the users who may write there made of the path meanwhile: what was a directory and is none now
 /// is not there (kNotFound). LocalTree has all the calls that take such a component (tests/lint/check_paths.py).
 /// Needs external synchronisation.
 class HeldParent {

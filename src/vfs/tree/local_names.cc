@@ -11,20 +11,23 @@
 namespace inductorfs::vfs {
 namespace {
 
+constexpr mode_t kFileMode = 0600;
+constexpr mode_t kDirectoryMode = 0700;
+
 Result<void> answer(int result, const char* call, const std::string& path) {
   return result == 0 ? Result<void>{} : fail_errno(call, path);
 }
 
 }  // namespace
 
-Result<Fd> LocalTree::create_file(const std::string& path, mode_t mode) const {
+Result<Fd> LocalTree::create_file(const std::string& path) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  return open_at(at.fd(), at.name(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+  return open_at(at.fd(), at.name(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode);
 }
 
-Result<void> LocalTree::make_directory(const std::string& path, mode_t mode) const {
+Result<void> LocalTree::make_directory(const std::string& path) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  return answer(::mkdirat(at.fd(), at.name(), mode), "mkdir", path);
+  return answer(::mkdirat(at.fd(), at.name(), kDirectoryMode), "mkdir", path);
 }
 
 Result<void> LocalTree::remove_directory(const std::string& path) const {
@@ -32,9 +35,16 @@ Result<void> LocalTree::remove_directory(const std::string& path) const {
   return answer(::unlinkat(at.fd(), at.name(), AT_REMOVEDIR), "rmdir", path);
 }
 
-Result<void> LocalTree::make_node(const std::string& path, mode_t mode, dev_t device) const {
+Result<void> LocalTree::make_special(const std::string& path, const FileOwner& owner, std::string_view target) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  return answer(::mknodat(at.fd(), at.name(), mode, device), "mknod", path);
+  INDUCTORFS_TRY(note_specials(at.fd()));
+  INDUCTORFS_TRY_ASSIGN(const auto file,
+                        open_at(at.fd(), at.name(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode));
+  // In this order: what a killed worker leaves is no file of somebody's.
+  Result<void> made = set_file_owner(file.get(), owner);
+  if (made) made = pwrite_full(file.get(), target, 0);
+  if (!made) (void)::unlinkat(at.fd(), at.name(), 0);  // the error that is reported came first
+  return made;
 }
 
 Result<void> LocalTree::make_symlink(const std::string& target, const std::string& path) const {
@@ -46,21 +56,47 @@ Result<std::string> LocalTree::read_link(const std::string& path) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
   std::string target(PATH_MAX, '\0');
   const ssize_t size = ::readlinkat(at.fd(), at.name(), target.data(), target.size());
-  if (size < 0) return fail_errno("readlink", path);
-  target.resize(static_cast<size_t>(size));
-  return target;
+  if (size < 0 && errno != EINVAL) return fail_errno("readlink", path);
+  if (size >= 0) return target.substr(0, static_cast<size_t>(size));
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(named.get()));
+  if (!owner || !S_ISLNK(owner->mode)) return fail(ErrorCode::kInvalid, path + " is no symbolic link");
+  return inductorfs::read_file(AT_FDCWD, proc_path(named.get()), PATH_MAX);
 }
 
-Result<void> LocalTree::set_owner(const std::string& path, uid_t uid, gid_t gid) const {
+Result<Fd> LocalTree::hold(const std::string& path) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  return answer(::fchownat(at.fd(), at.name(), uid, gid, AT_SYMLINK_NOFOLLOW), "chown", path);
+  return open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW);
 }
 
-/// fchmodat(2) follows a link; the file that is open does not change.
+Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) const {
+  const auto named = hold(path);
+  if (!named) {
+    const auto code = named.error().code();
+    const bool is_absent = code == ErrorCode::kNotFound || code == ErrorCode::kNotDirectory;
+    return is_absent ? Result<std::optional<struct stat>>(std::nullopt) : fail(named.error());
+  }
+  INDUCTORFS_TRY_ASSIGN(auto status, status_of(named->get()));
+  return std::optional(status);
+}
+
+Result<void> LocalTree::give_to(const std::string& path, const FileOwner& owner) const {
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  return set_file_owner(named.get(), owner);
+}
+
+Result<void> LocalTree::set_owner(const std::string& path, std::optional<uid_t> uid, std::optional<gid_t> gid) const {
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(named.get()));
+  mode_t mode = status.st_mode;
+  if (!S_ISDIR(mode)) mode &= ~static_cast<mode_t>((mode & S_IXGRP) != 0 ? S_ISUID | S_ISGID : S_ISUID);
+  return set_file_owner(named.get(), {uid.value_or(status.st_uid), gid.value_or(status.st_gid), mode});
+}
+
 Result<void> LocalTree::set_mode(const std::string& path, mode_t mode) const {
-  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  INDUCTORFS_TRY_ASSIGN(const auto itself, open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW));
-  return answer(::chmod(proc_path(itself.get()).c_str(), mode), "chmod", path);
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(named.get()));
+  return set_file_owner(named.get(), {status.st_uid, status.st_gid, (status.st_mode & S_IFMT) | (mode & 07777)});
 }
 
 Result<void> LocalTree::set_times(const std::string& path, const struct timespec* times) const {

@@ -28,8 +28,12 @@ Result<Fd> open_regular_file(const HeldParent& at, const std::string& path, int 
   INDUCTORFS_TRY_ASSIGN(const auto named, open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW));
   struct stat status {};
   if (::fstat(named.get(), &status) != 0) return fail_errno("stat", path);
-  if (!S_ISREG(status.st_mode)) return fail(ErrorCode::kInvalid, path + " is not a regular file");
-  auto file = open_at(AT_FDCWD, proc_path(named.get()), mode);
+  const std::string itself = proc_path(named.get());
+  INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(named.get()));
+  if (!S_ISREG(status.st_mode) || (owner && owner->is_special())) {
+    return fail(ErrorCode::kInvalid, path + " is not a regular file");
+  }
+  auto file = open_at(AT_FDCWD, itself, mode);
   if (!file) return fail(std::move(file).error().with_context(path));
   return file;
 }
@@ -108,12 +112,11 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
   tree.group_ = group;
   tree.mode_ = mode;
   for (const char* name : {kViewFolder, kPendingFolder, kOrphanFolder, kStaleFolder}) {
-    const auto made = tree.make_directory(name, 0700);
+    const auto made = tree.make_directory(name);
     if (!made && made.error().code() != ErrorCode::kExists) return fail(Error(made.error()).with_context(directory));
   }
   INDUCTORFS_TRY_ASSIGN(auto view, open_at(tree.root_.get(), kViewFolder, O_PATH | O_DIRECTORY | O_NOFOLLOW));
   tree.view_ = std::move(view);
-  tree.keeps_seals_ = tree.takes_marks();
   return tree;
 }
 
@@ -130,19 +133,7 @@ Result<HeldParent> LocalTree::held(std::string_view path) const {
                                    : HeldParent::of(root_.get(), path);
 }
 
-Result<void> LocalTree::dress_root() const {
-  if (::geteuid() == 0) INDUCTORFS_TRY(set_owner(kViewFolder, owner_, group_));
-  return set_mode(kViewFolder, mode_);  // a chown takes bits away
-}
-
-Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) const {
-  struct stat status {};
-  const auto at = held(path);
-  if (at && ::fstatat(at->fd(), at->name(), &status, AT_SYMLINK_NOFOLLOW) == 0) return status;
-  const Error why = at ? error_from_errno(errno, "stat", path) : at.error();
-  const bool is_absent = why.code() == ErrorCode::kNotFound || why.code() == ErrorCode::kNotDirectory;
-  return is_absent ? Result<std::optional<struct stat>>(std::nullopt) : fail(why);
-}
+Result<void> LocalTree::dress_root() const { return give_to(kViewFolder, {owner_, group_, S_IFDIR | mode_}); }
 
 Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) const {
   auto directory = open_directory(path);
@@ -156,11 +147,18 @@ Result<Fd> LocalTree::open_directory(const std::string& path) const {
   return open_at(at.fd(), at.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
+/// What is no directory may be a special file.
+mode_t type_of(int directory, const char* name) {
+  const auto owner = file_owner_in(directory, name);
+  return owner && *owner ? (*owner)->mode & S_IFMT : S_IFREG;
+}
+
 Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path, size_t most) {
   std::vector<Item> items;
   const Handle<DIR, ::closedir> stream(::fdopendir(directory.get()));
   if (!stream) return fail_errno("opendir", path);
   (void)directory.release();  // the stream owns it now
+  const bool has_specials = holds_specials(::dirfd(stream.get()));
   while (items.size() < most) {
     errno = 0;
     const struct dirent* entry = ::readdir(stream.get());
@@ -177,6 +175,7 @@ Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::st
       }
       type = status.st_mode & S_IFMT;
     }
+    if (has_specials && type == S_IFREG) type = type_of(::dirfd(stream.get()), entry->d_name);
     items.push_back({std::string(name), entry->d_ino, type});
     if (items.size() % kListStep == 0) takeover::note_progress();
   }
@@ -201,29 +200,12 @@ bool LocalTree::is_empty(const std::string& path) const {
 }
 
 Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
-  if (!writable) {
-    INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-    return open_regular_file(at, path, O_RDONLY);
-  }
-  // Of the descriptor that is written to: whatever else was believed of the file, no writer gets into a blob.
-  auto file = open_writable(path);
-  if (file && is_stores(file->get()).value_or(true)) return fail(ErrorCode::kBusy, path + " is a blob of the store");
-  return file;
-}
-
-Result<Fd> LocalTree::open_writable(const std::string& path) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  auto file = open_regular_file(at, path, O_RDWR);
-  if (file || file.error().code() != ErrorCode::kNotPermitted) return file;
-  // A file created read-only is still written through the descriptor that created it (git does so). With no handles
-  // the daemon opens again, which an ordinary user's daemon may only do while the owner may write.
-  const auto status = stat(path);
-  if (!status || !*status) return file;
-  const mode_t mode = (*status)->st_mode & 07777;
-  if (!set_mode(path, mode | S_IWUSR | S_IRUSR)) return file;
-  auto again = open_regular_file(at, path, O_RDWR);
-  (void)set_mode(path, mode);  // it was just allowed to
-  return again;
+  auto file = open_regular_file(at, path, writable ? O_RDWR : O_RDONLY);
+  if (!file || !writable) return file;
+  // Of the descriptor that is written to: whatever else was believed of the file, no writer gets into a blob.
+  if (is_stores(file->get()).value_or(true)) return fail(ErrorCode::kBusy, path + " is a blob of the store");
+  return file;
 }
 
 Result<std::string> LocalTree::read_file(const std::string& path, uint64_t limit) const {
@@ -231,9 +213,17 @@ Result<std::string> LocalTree::read_file(const std::string& path, uint64_t limit
   return inductorfs::read_file(AT_FDCWD, proc_path(file.get()), limit);
 }
 
+/// Before a special file that has the one name gets the other.
+Result<void> note_specials_of(const HeldParent& from, const HeldParent& to) {
+  const bool is_one = holds_specials(from.fd()) && type_of(from.fd(), from.name()) != S_IFREG;
+  return is_one ? note_specials(to.fd()) : Result<void>{};
+}
+
 Result<void> LocalTree::rename(const std::string& from, const std::string& to, unsigned flags) const {
   INDUCTORFS_TRY_ASSIGN(const auto source, held(from));
   INDUCTORFS_TRY_ASSIGN(const auto target, held(to));
+  INDUCTORFS_TRY(note_specials_of(source, target));
+  if ((flags & RENAME_EXCHANGE) != 0) INDUCTORFS_TRY(note_specials_of(target, source));
   const bool done = ::renameat2(source.fd(), source.name(), target.fd(), target.name(), flags) == 0;
   return done ? Result<void>{} : fail_errno("rename", from);
 }
@@ -248,6 +238,7 @@ Result<void> LocalTree::unlink(const std::string& path, bool must_exist) const {
 Result<void> LocalTree::link(const std::string& from, const std::string& to) const {
   INDUCTORFS_TRY_ASSIGN(const auto source, held(from));
   INDUCTORFS_TRY_ASSIGN(const auto target, held(to));
+  INDUCTORFS_TRY(note_specials_of(source, target));
   const bool done = ::linkat(source.fd(), source.name(), target.fd(), target.name(), 0) == 0;
   return done ? Result<void>{} : fail_errno("link", from);
 }
@@ -269,13 +260,12 @@ Result<void> LocalTree::make_view_directories(std::string_view path, const RootA
   for (size_t end = 0; end != std::string_view::npos && !path.empty();) {
     end = path.find('/', end == 0 ? 0 : end + 1);
     const std::string prefix = view(path.substr(0, end));
-    if (const auto made = make_directory(prefix, access.mode); !made) {
+    if (const auto made = make_directory(prefix); !made) {
       if (made.error().code() == ErrorCode::kExists) continue;
       return made;
     }
     fail_point("view.directory_made");
-    INDUCTORFS_TRY(set_mode(prefix, access.mode));
-    if (::geteuid() == 0) INDUCTORFS_TRY(set_owner(prefix, access.uid, access.gid));
+    INDUCTORFS_TRY(give_to(prefix, {access.uid, access.gid, S_IFDIR | access.mode}));
   }
   return {};
 }
@@ -283,14 +273,13 @@ Result<void> LocalTree::make_view_directories(std::string_view path, const RootA
 Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
   INDUCTORFS_TRY_ASSIGN(auto from, open_regular_file(at, path, O_RDONLY));
-  struct stat status {};
-  if (::fstat(from.get(), &status) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(from.get()));
   // Beside the other nameless files, so that the copy never shows in the view.
   auto made = early.take(from.get());
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : in_folder(kOrphanFolder, "copy-" + std::to_string(status.st_ino));
   if (!copied) (void)unlink(copy);  // left by a copy that failed
-  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : create_file(copy, 0600));
+  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : create_file(copy));
   const auto undo = [&](Error error) -> Result<void> {
     (void)unlink(copy);  // the error that is reported came first
     return fail(std::move(error));
@@ -299,9 +288,10 @@ Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const
   if (auto rest = copy_bytes(from.get(), to.get(), wanted); !rest) return undo(rest.error());
   if (auto marked = copy_xattrs(from.get(), to.get()); !marked) return undo(marked.error());
   mark_changed(to.get(), status.st_ino);
-  if (::geteuid() == 0) (void)::fchown(to.get(), status.st_uid, status.st_gid);  // root may
+  if (auto given = set_file_owner(to.get(), {status.st_uid, status.st_gid, status.st_mode}); !given) {
+    return undo(given.error());
+  }
   const struct timespec times[2] = {status.st_atim, status.st_mtim};
-  if (::fchmod(to.get(), status.st_mode & 07777) != 0) return undo(error_from_errno(errno, "chmod", path));
   (void)::futimens(to.get(), times);  // the write that follows changes them anyway
   fail_point("unshare.copied");
   if (auto renamed = rename(copy, path); !renamed) return undo(renamed.error());
@@ -315,7 +305,7 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
   const std::string above = slash == std::string::npos ? std::string() : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   INDUCTORFS_TRY_ASSIGN(auto directory, open_directory(view(above)));
-  const auto made = make_directory(kSetAsideFolder, 0700);
+  const auto made = make_directory(kSetAsideFolder);
   if (!made && made.error().code() != ErrorCode::kExists) return fail(made.error());
   for (int number = 1; number < kMost; ++number) {
     std::string place = in_folder(kSetAsideFolder, std::to_string(number));
@@ -350,7 +340,6 @@ bool LocalTree::same_bytes(const std::string& one, const std::string& other, uin
 }
 
 Result<std::optional<std::string>> LocalTree::seal_of(int file) const {
-  if (!keeps_seals_) return std::nullopt;
   std::array<char, 128> value{};
   const ssize_t size = ::fgetxattr(file, kSealName, value.data(), value.size());
   if (size < 0 && errno != ENODATA) return fail_errno("getxattr", kSealName);
@@ -358,22 +347,12 @@ Result<std::optional<std::string>> LocalTree::seal_of(int file) const {
   return std::string(value.data(), static_cast<size_t>(size));
 }
 
-/// A disk that is full or fails keeps the marks that it has.
-bool LocalTree::takes_marks() const {
-  constexpr const char* kProbe = "user.inductorfs.probe";
-  if (xattr(kOrphanFolder, kProbe)) return true;
-  const auto set = set_xattr(kOrphanFolder, kProbe, "1", 0);
-  return set || set.error().code() != ErrorCode::kNotSupported;
-}
-
 Result<bool> LocalTree::is_stores(int file) const {
-  if (!keeps_seals_) return false;
   if (::fgetxattr(file, kSealName, nullptr, 0) >= 0) return true;
   return errno == ENODATA ? Result<bool>(false) : fail_errno("getxattr", kSealName);
 }
 
 Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
-  if (!keeps_seals_) return {};
   if (::fsetxattr(file, kSealName, digest_hex.data(), digest_hex.size(), 0) != 0) {
     return fail_errno("setxattr", kSealName);
   }
@@ -385,18 +364,16 @@ void LocalTree::remove_seal(int file) const {
 }
 
 bool LocalTree::is_changed(int file) const {
-  return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0 || (errno != ENODATA && keeps_seals_);
+  return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0 || errno != ENODATA;
 }
 
 void LocalTree::mark_changed(int file, uint64_t instead_of) const {
-  if (!keeps_seals_) return;
   const std::string value = std::to_string(instead_of);
   // Without it the next start publishes what checks out.
   (void)::fsetxattr(file, kChangedName, value.data(), value.size(), 0);
 }
 
 Result<std::optional<std::string>> LocalTree::read_mark(const std::string& path, const char* name) const {
-  if (!keeps_seals_) return std::nullopt;
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
   std::array<char, kMarkLimit> value{};
   const ssize_t size = ::lgetxattr(at.in_proc().c_str(), name, value.data(), value.size());
@@ -410,20 +387,11 @@ std::optional<std::string> LocalTree::mark_of(const std::string& path, const cha
 }
 
 void LocalTree::set_mark(const std::string& path, const char* name, const std::string& value) const {
-  if (!keeps_seals_) return;
-  const auto done = set_xattr(path, name, value, 0);
-  if (done || done.error().code() != ErrorCode::kNotPermitted) return;
-  // An ordinary user's daemon may only do it while the owner may write (xattr(7)).
-  const auto status = stat(path);
-  if (!status || !*status || !S_ISREG((*status)->st_mode)) return;
-  const mode_t mode = (*status)->st_mode & 07777;
-  if (!set_mode(path, mode | S_IWUSR)) return;
   (void)set_xattr(path, name, value, 0);  // best effort
-  (void)set_mode(path, mode);             // it was just allowed to
 }
 
 void LocalTree::remove_mark(const std::string& path, const char* name) const {
-  if (keeps_seals_) (void)set_xattr(path, name, std::nullopt, 0);  // most have none
+  (void)set_xattr(path, name, std::nullopt, 0);  // most have none
 }
 
 }  // namespace inductorfs::vfs

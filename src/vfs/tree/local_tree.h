@@ -14,6 +14,7 @@
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/vfs/types.h"
 #include "vfs/tree/common_access.h"
+#include "vfs/tree/file_owner.h"
 #include "vfs/tree/held_parent.h"
 
 namespace inductorfs::vfs {
@@ -23,9 +24,10 @@ class EarlyCopy;
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path), `pending/`
 /// (files of pending Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
 /// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All
-/// paths are relative to that directory. No component of one is ever followed if it is a symbolic link: users may make
-/// links, and exchange them for directories at any time. All calls that go by a path below the directory are here
-/// (tests/lint/check_paths.py). Calls block on the local disk.
+/// paths are relative to that directory. There are regular files and directories of the daemon's own only; owners,
+/// modes and types are what vfs/tree/file_owner.h tells of them. No component of a path is ever followed if it is a
+/// symbolic link, and users may exchange directories for files at any time. All calls that go by a path below the
+/// directory are here (tests/lint/check_paths.py). Calls block on the local disk.
 /// Safe for concurrent use.
 class LocalTree {
  public:
@@ -68,7 +70,7 @@ class LocalTree {
     return std::string(folder) + "/" + std::string(name);
   }
 
-  /// Returns an empty optional when the path does not exist.
+  /// As jobs see it. Returns an empty optional when the path does not exist.
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
   [[nodiscard]] Result<std::vector<Item>> list(const std::string& path) const;
   [[nodiscard]] Result<Fd> open_directory(const std::string& path) const;
@@ -93,13 +95,20 @@ class LocalTree {
   [[nodiscard]] Result<void> remove_tree(const std::string& path) const;
 
   // ---- as the system calls of a similar name; the last component is not followed either
-  [[nodiscard]] Result<Fd> create_file(const std::string& path, mode_t mode) const;
-  [[nodiscard]] Result<void> make_directory(const std::string& path, mode_t mode) const;
+  /// A file, or a directory, that is nobody's yet: of the daemon alone.
+  [[nodiscard]] Result<Fd> create_file(const std::string& path) const;
+  [[nodiscard]] Result<void> make_directory(const std::string& path) const;
   [[nodiscard]] Result<void> remove_directory(const std::string& path) const;
-  [[nodiscard]] Result<void> make_node(const std::string& path, mode_t mode, dev_t device) const;
+  /// A symbolic link with this content, a FIFO or a socket.
+  [[nodiscard]] Result<void> make_special(const std::string& path, const FileOwner& owner,
+                                          std::string_view target) const;
+  /// A link of the daemon's own.
   [[nodiscard]] Result<void> make_symlink(const std::string& target, const std::string& path) const;
   [[nodiscard]] Result<std::string> read_link(const std::string& path) const;
-  [[nodiscard]] Result<void> set_owner(const std::string& path, uid_t uid, gid_t gid) const;
+  [[nodiscard]] Result<void> give_to(const std::string& path, const FileOwner& owner) const;
+  /// chown(2): takes the set-id bits of what can be run.
+  [[nodiscard]] Result<void> set_owner(const std::string& path, std::optional<uid_t> uid,
+                                       std::optional<gid_t> gid) const;
   [[nodiscard]] Result<void> set_mode(const std::string& path, mode_t mode) const;
   /// nullptr: now.
   [[nodiscard]] Result<void> set_times(const std::string& path, const struct timespec* times) const;
@@ -128,10 +137,8 @@ class LocalTree {
   [[nodiscard]] Result<void> unshare(const std::string& path, EarlyCopy& early) const;
 
   /// The seal is an extended attribute of the file's inode. It is there before the store can have the inode, empty at
-  /// first, and holds the digest when that was handed to the publish queue, so that a restart knows what was. Without
-  /// such attributes on the disk the store never shares an inode, and every start seals again, which is
-  /// harmless.
-  [[nodiscard]] bool keeps_seals() const { return keeps_seals_; }
+  /// first, and holds the digest when that was handed to the publish queue, so that a restart knows what was. A mount
+  /// begins on no disk that keeps no such attributes.
   /// Returns the digest in a seal. An error of the disk is no absence.
   [[nodiscard]] Result<std::optional<std::string>> seal_of(int file) const;
   /// Says whether the file has a seal, empty or not: the store may have its inode.
@@ -146,7 +153,7 @@ class LocalTree {
   /// the copy; 0: it takes no inode's place.
   void mark_changed(int file, uint64_t instead_of) const;
 
-  /// Reads a further mark on a file's inode, of at most kMarkLimit bytes; empty on a disk without such attributes.
+  /// Reads a further mark on a file's inode, of at most kMarkLimit bytes.
   [[nodiscard]] Result<std::optional<std::string>> read_mark(const std::string& path, const char* name) const;
   /// The same where a mark that cannot be read may count as none: nothing is shared, or destroyed, for want of it.
   [[nodiscard]] std::optional<std::string> mark_of(const std::string& path, const char* name) const;
@@ -168,15 +175,14 @@ class LocalTree {
   static constexpr const char* kEntryName = "user.inductorfs.entry";  ///< in stale/: the file's canonical path
 
  private:
-  [[nodiscard]] bool takes_marks() const;
-  [[nodiscard]] Result<Fd> open_writable(const std::string& path) const;
+  /// To look at, or to change what is noted of it.
+  [[nodiscard]] Result<Fd> hold(const std::string& path) const;
 
   Fd root_;
   Fd view_;  ///< most paths begin here
   uid_t owner_ = 0;
   gid_t group_ = 0;
   mode_t mode_ = 0755;
-  bool keeps_seals_ = true;
 };
 
 [[nodiscard]] Attributes attributes_of(const struct stat& status);

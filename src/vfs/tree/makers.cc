@@ -25,7 +25,7 @@ Result<std::string> mark_on(int file) {
   std::array<char, LocalTree::kMarkLimit> value{};
   const ssize_t size = ::fgetxattr(file, kName, value.data(), value.size());
   if (size >= 0) return std::string(value.data(), static_cast<size_t>(size));
-  if (errno == ENODATA || errno == ENOTSUP) return std::string();
+  if (errno == ENODATA || errno == EOPNOTSUPP) return std::string();  // the latter: another file is mounted over it
   return fail_errno("getxattr", kName);
 }
 
@@ -56,21 +56,8 @@ std::string word_for(mode_t mode, gid_t group) {
   return (mode & S_IWGRP) != 0 ? kGroup + std::to_string(group) : std::string();
 }
 
-/// As LocalTree::set_mark(), for a file that an ordinary user's daemon has no right to write to.
-bool set_mark(int file, const std::string& mark, mode_t mode) {
-  const auto set = [&] { return ::fsetxattr(file, kName, mark.data(), mark.size(), 0) == 0; };
-  if (set()) return true;
-  if (errno != EACCES || ::fchmod(file, (mode | S_IWUSR) & 07777) != 0) return false;
-  const bool done = set();
-  const int saved_errno = errno;
-  (void)::fchmod(file, mode & 07777);  // it was just allowed to
-  errno = saved_errno;
-  return done;
-}
-
 Result<void> note(int file, std::string word) {
-  struct stat status {};
-  if (::fstat(file, &status) != 0) return fail_errno("stat");
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file));
   if (word == kUser + std::to_string(status.st_uid)) return {};
   INDUCTORFS_TRY_ASSIGN(const std::string mark, mark_on(file));
   const auto has = [&](std::string_view one) {
@@ -78,8 +65,8 @@ Result<void> note(int file, std::string word) {
   };
   if (has(word) || has(kAnybody)) return {};
   if (static_cast<size_t>(std::ranges::count(mark, ' ')) + 1 >= kMostMakers) word = kAnybody;
-  if (set_mark(file, mark.empty() ? word : mark + " " + word, status.st_mode) || errno == ENOTSUP) return {};
-  return fail_errno("setxattr", kName);
+  const std::string now = mark.empty() ? word : mark + " " + word;
+  return ::fsetxattr(file, kName, now.data(), now.size(), 0) == 0 ? Result<void>{} : fail_errno("setxattr", kName);
 }
 
 }  // namespace
@@ -100,7 +87,6 @@ Makers makers_of(const LocalTree& tree, const std::string& place) {
   if (!status) return kUntold;
   if (!*status) return {};
   const uid_t owner = (*status)->st_uid;
-  if (!tree.keeps_seals()) return makers_in(owner, word_for((*status)->st_mode, (*status)->st_gid));
   const auto mark = tree.xattr(place, kName);
   if (mark) return makers_in(owner, *mark);
   constexpr std::array kNone = {ErrorCode::kNoData, ErrorCode::kNotFound, ErrorCode::kNotSupported};
@@ -108,11 +94,9 @@ Makers makers_of(const LocalTree& tree, const std::string& place) {
 }
 
 Makers makers_of(const LocalTree& tree, int file) {
-  struct stat status {};
-  if (::fstat(file, &status) != 0) return kUntold;
-  if (!tree.keeps_seals()) return makers_in(status.st_uid, word_for(status.st_mode, status.st_gid));
+  const auto status = status_of(file);
   const auto mark = mark_on(file);
-  return mark ? makers_in(status.st_uid, *mark) : kUntold;
+  return status && mark ? makers_in(status->st_uid, *mark) : kUntold;
 }
 
 }  // namespace inductorfs::vfs

@@ -29,9 +29,9 @@ Result<Fd> open_below(const Fd& directory, const std::string& path, int flags) {
 
 /// Adds one name of the directory.
 Result<void> add_item(ParcelFiles& files, const std::string& path) {
-  struct stat status {};
   INDUCTORFS_TRY_ASSIGN(const auto at, HeldParent::of(files.directory.get(), path));
-  if (::fstatat(at.fd(), at.name(), &status, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto named, open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW));
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(named.get()));
   const bool directory = S_ISDIR(status.st_mode);
   if (!directory && !S_ISREG(status.st_mode)) {
     return fail(ErrorCode::kNotSupported, path + " is neither a file nor a directory");
@@ -80,8 +80,7 @@ Result<void> pack_file(const ParcelFiles& files, size_t number, const codec::Byt
   const codec::ParcelItem& item = files.items[number];
   auto file = open_below(files.directory, item.path, 0);
   if (!file) return fail(ErrorCode::kBusy, item.path + " has changed");
-  struct stat status {};
-  if (::fstat(file->get(), &status) != 0) return fail_errno("stat", item.path);
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file->get()));
   const bool is_index = item.path == files.index_name;
   const bool same = S_ISREG(status.st_mode) && (item.size == 0 || time_of(status) == files.times[number]) &&
                     static_cast<uint64_t>(status.st_size) == (is_index ? files.index_size : item.size);

@@ -292,7 +292,7 @@ Result<Attributes> RootTree::own_attributes(const Node& node, Content& content) 
   content.attributes = attributes_of(*status);
   node.owner = content.attributes.uid;
   // The other links of a sealed file are the store's and the sealer's.
-  if (content.attributes.links > 1 && is_sealed(node, content)) content.attributes.links = 1;
+  if (content.attributes.links > 1 && node.is_regular() && is_sealed(node, content)) content.attributes.links = 1;
   // One of its names is ours. Others may be there that nobody has looked up yet.
   if (LocalTree::is_orphan(content.elsewhere) && content.attributes.links > 0) --content.attributes.links;
   content.attributes.inode_number = node.inode_number;

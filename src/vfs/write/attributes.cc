@@ -51,24 +51,18 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
     return change.mode && content.backing == Backing::kShared && (*change.mode & 07777) == mode_of(content.entry) &&
            !change.uid && !change.gid && !touches_times(change);
   };
-  // Of what is the store's too: a blob that its owner may not read would be lost to a daemon without root.
-  const bool hides = change.mode && (*change.mode & S_IRUSR) == 0 && node->is_regular();
-  const auto is_stores = [&](const Content& content) { return content.backing == Backing::kShared || hides; };
   INDUCTORFS_TRY_ASSIGN(auto early, node->content.with(is_same_mode) ? Result<EarlyCopy>(EarlyCopy(std::nullopt))
-                                                                     : data_.copy_early(node, hides));
+                                                                     : data_.copy_early(node, false));
   return moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Attributes> {
       if (is_same_mode(content)) return tree_.attributes(*node, content);
-      if (is_stores(content)) INDUCTORFS_TRY(data_.make_private(node, content, early));
+      if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
       auto path = tree_.location(*node, content);
       if (!path) return tree_.attributes(*node, content);
       INDUCTORFS_TRY(note_open(*node, content, *path, change));
       content.last_user.reset();
       content.attributes_valid = false;
-      constexpr uid_t kSame = static_cast<uid_t>(-1);
-      if (change.uid || change.gid) {
-        INDUCTORFS_TRY(disk_.set_owner(*path, change.uid.value_or(kSame), change.gid.value_or(kSame)));
-      }
+      if (change.uid || change.gid) INDUCTORFS_TRY(disk_.set_owner(*path, change.uid, change.gid));
       // A link has no mode of its own on Linux.
       if (change.mode && node->type != S_IFLNK) INDUCTORFS_TRY(disk_.set_mode(*path, *change.mode & 07777));
       if (touches_times(change)) {

@@ -145,14 +145,13 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   const bool copied = made.has_value();
   const std::string copy = copied ? made->name : LocalTree::orphan(node->id) + ".copy";
   if (!copied) (void)disk_.unlink(copy);  // left by a copy that failed
-  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : disk_.create_file(copy, 0600));
+  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : disk_.create_file(copy));
   const auto write_copy = [&]() -> Result<void> {
     if (content.rendered) INDUCTORFS_TRY(pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0));
     if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(bytes_of(*from), to.get(), size));
     disk_.mark_changed(to.get(), 0);
     const Attributes& attributes = content.attributes;
-    if (::geteuid() == 0 && ::fchown(to.get(), attributes.uid, attributes.gid) != 0) return fail_errno("chown", copy);
-    if (::fchmod(to.get(), attributes.mode & 07777) != 0) return fail_errno("chmod", copy);
+    INDUCTORFS_TRY(set_file_owner(to.get(), {attributes.uid, attributes.gid, S_IFREG | (attributes.mode & 07777)}));
     const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
                                       {attributes.modified.seconds, attributes.modified.nanoseconds}};
     if (::futimens(to.get(), times) != 0) return fail_errno("utimens", copy);

@@ -114,7 +114,7 @@ Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Si
 
 /// From here on the set holds its directory (RootTree::remove_directory).
 Result<void> KeySets::begin_set(const NodePtr& directory, const SetOwner& writer, const std::string& place) {
-  const auto made = disk_.make_directory(place, 0700);
+  const auto made = disk_.make_directory(place);
   if (!made && made.error().code() != ErrorCode::kExists) return made;
   const bool is_there = directory->key->state.with([&](KeyState& state) {
     const auto path = nodes_.path_of(*directory);

@@ -2,6 +2,7 @@
 #include "vfs/write/names.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
@@ -9,15 +10,6 @@
 
 namespace inductorfs::vfs {
 namespace {
-
-/// After a name was made on the disk: who it belongs to.
-Result<void> give_to(const LocalTree& tree, const std::string& view_path, const Caller& caller,
-                     const std::optional<struct stat>& parent) {
-  // A set-group-id directory hands its group on (mkdir(2), open(2)).
-  const bool inherits = parent && (parent->st_mode & S_ISGID) != 0;
-  const gid_t group = inherits ? parent->st_gid : caller.gid;
-  return tree.set_owner(view_path, caller.uid, group);
-}
 
 /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
 Result<bool> begin_name(const LocalTree& tree, const Site& site, uint64_t witness = 1) {
@@ -42,22 +34,32 @@ Names::Names(const Parts& parts)
       removal_(parts.removal),
       refusals_(parts.refusals) {}
 
-Result<Found> Names::made(const Site& site, const Caller& caller, std::optional<Fd> file) {
-  auto result = show_made(site, caller, std::move(file));
-  if (result) return result;
-  // Who is told of an error makes it again, and the kernel does not know that it is there.
-  const std::string view_path = LocalTree::view(site.path);
-  if (!disk_.unlink(view_path)) (void)disk_.remove_directory(view_path);
+/// Whose a new name is.
+Result<FileOwner> Names::owner_of_new(const Site& site, mode_t mode, const Caller& caller) const {
+  const bool is_callers = options_.chown_to_caller;
+  FileOwner result{is_callers ? caller.uid : ::geteuid(), is_callers ? caller.gid : ::getegid(), mode};
+  INDUCTORFS_TRY_ASSIGN(const auto parent, disk_.stat(LocalTree::view(parent_path(site.path))));
+  if (!parent || (parent->st_mode & S_ISGID) == 0) return result;
+  // Such a directory hands its group on, and the bit too (mkdir(2), open(2)).
+  result.gid = parent->st_gid;
+  if (S_ISDIR(mode)) result.mode |= S_ISGID;
   return result;
 }
 
-Result<Found> Names::show_made(const Site& site, const Caller& caller, std::optional<Fd> file) {
-  const std::string view_path = LocalTree::view(site.path);
-  if (options_.chown_to_caller) {
-    INDUCTORFS_TRY_ASSIGN(const auto parent, disk_.stat(LocalTree::view(parent_path(site.path))));
-    INDUCTORFS_TRY(give_to(disk_, view_path, caller, parent));
-  }
-  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(view_path));
+Result<Found> Names::made(const Site& site, std::optional<Fd> file) {
+  auto result = show_made(site, std::move(file));
+  if (result) return result;
+  return not_made(LocalTree::view(site.path), result.error());
+}
+
+/// Who is told of an error makes it again, and the kernel does not know that it is there.
+tl::unexpected<Error> Names::not_made(const std::string& view_path, const Error& why) const {
+  if (!disk_.unlink(view_path)) (void)disk_.remove_directory(view_path);
+  return fail(Error(why));
+}
+
+Result<Found> Names::show_made(const Site& site, std::optional<Fd> file) {
+  INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(site.path)));
   if (!status) return fail(ErrorCode::kNotFound);
   (void)nodes_.detach(site.parent, site.name);  // an entry of the cluster that the new name covers
   auto result = lookup_.add_local(site, *status, 1);
@@ -85,10 +87,11 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
   auto result = make_name(parent, name, where, [&]() -> Result<Found> {
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    INDUCTORFS_TRY_ASSIGN(auto file,
-                          done ? disk_.open_file(view_path, true) : disk_.create_file(view_path, mode & 07777));
+    INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, S_IFREG | (mode & 07777), caller));
+    INDUCTORFS_TRY_ASSIGN(auto file, done ? disk_.open_file(view_path, true) : disk_.create_file(view_path));
     fail_point("name.created");
-    return made(where, caller, std::move(file));
+    if (auto given = set_file_owner(file.get(), owner); !given) return not_made(view_path, given.error());
+    return made(where, std::move(file));
   });
   const NodePtr node = result ? nodes_.find(result->node) : nullptr;
   if (!node) return result;
@@ -105,13 +108,22 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
   return result;
 }
 
-Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device, const Caller& caller) {
+Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   if (S_ISREG(mode)) return create(parent, name, mode, caller);
+  if (!S_ISFIFO(mode) && !S_ISSOCK(mode)) return fail(ErrorCode::kNotPermitted, "mknod: a device");
+  return make_special(parent, name, mode, {}, caller);
+}
+
+Result<Found> Names::make_special(NodeId parent, std::string_view name, mode_t mode, std::string_view target,
+                                  const Caller& caller) {
   Site where;
   return make_name(parent, name, where, [&]() -> Result<Found> {
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    if (!done) INDUCTORFS_TRY(disk_.make_node(LocalTree::view(where.path), mode, device));
-    return made(where, caller, std::nullopt);
+    INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, mode, caller));
+    if (done) INDUCTORFS_TRY(disk_.unlink(LocalTree::view(where.path)));  // it may be half made, and nobody knows it
+    INDUCTORFS_TRY(disk_.make_special(LocalTree::view(where.path), owner, target));
+    fail_point("name.special_made");
+    return made(where, std::nullopt);
   });
 }
 
@@ -120,13 +132,11 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
   auto result = make_name(parent, name, where, [&]() -> Result<Found> {
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    if (!done) INDUCTORFS_TRY(disk_.make_directory(view_path, mode & 07777));
+    INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, S_IFDIR | (mode & 07777), caller));
+    if (!done) INDUCTORFS_TRY(disk_.make_directory(view_path));
     fail_point("name.directory_made");
-    const auto above = disk_.stat(LocalTree::view(parent_path(where.path)));
-    if (above && *above && ((*above)->st_mode & S_ISGID) != 0) {
-      (void)disk_.set_mode(view_path, (mode & 07777) | S_ISGID);  // as mkdir(2) says; best effort
-    }
-    return made(where, caller, std::nullopt);
+    if (auto given = disk_.give_to(view_path, owner); !given) return not_made(view_path, given.error());
+    return made(where, std::nullopt);
   });
   if (result) refusals_.note_if_hidden(where.path, disk_);
   const NodePtr node = result && form_of(where.path) == layout::Form::kDirectory ? nodes_.find(result->node) : nullptr;
@@ -136,13 +146,8 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
 
 Result<Found> Names::make_symlink(NodeId parent, std::string_view name, const std::string& target,
                                   const Caller& caller) {
-  Site where;
-  return make_name(parent, name, where, [&]() -> Result<Found> {
-    INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
-    if (!done) INDUCTORFS_TRY(disk_.make_symlink(target, LocalTree::view(where.path)));
-    fail_point("name.symlink_made");
-    return made(where, caller, std::nullopt);
-  });
+  constexpr mode_t kModeOfLinks = 0777;
+  return make_special(parent, name, S_IFLNK | kModeOfLinks, target, caller);
 }
 
 Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,

@@ -36,8 +36,7 @@ class Names {
   explicit Names(const Parts& parts);
 
   [[nodiscard]] Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
-  [[nodiscard]] Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
-                                        const Caller& caller);
+  [[nodiscard]] Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
   [[nodiscard]] Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
   [[nodiscard]] Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
                                            const Caller& caller);
@@ -55,8 +54,12 @@ class Names {
   [[nodiscard]] Result<void> take_directory_away(NodeId parent, std::string_view name, bool shown_goes_too,
                                                  Site& where);
   [[nodiscard]] bool may_follow(const NodePtr& node, uid_t owner, const Caller& caller) const;
-  [[nodiscard]] Result<Found> made(const Site& site, const Caller& caller, std::optional<Fd> file);
-  [[nodiscard]] Result<Found> show_made(const Site& site, const Caller& caller, std::optional<Fd> file);
+  [[nodiscard]] Result<FileOwner> owner_of_new(const Site& site, mode_t mode, const Caller& caller) const;
+  [[nodiscard]] Result<Found> make_special(NodeId parent, std::string_view name, mode_t mode, std::string_view target,
+                                           const Caller& caller);
+  [[nodiscard]] Result<Found> made(const Site& site, std::optional<Fd> file);
+  [[nodiscard]] Result<Found> show_made(const Site& site, std::optional<Fd> file);
+  [[nodiscard]] tl::unexpected<Error> not_made(const std::string& view_path, const Error& why) const;
   [[nodiscard]] Result<Found> make_name(NodeId parent, std::string_view name, Site& where,
                                         const std::function<Result<Found>()>& make);
   [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,

@@ -42,8 +42,7 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
     INDUCTORFS_TRY_ASSIGN(itself, open_itself(disk_, path));
     return parcel_files(disk_, path);
   }));
-  struct stat status {};
-  if (::fstat(itself.get(), &status) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(itself.get()));
   INDUCTORFS_TRY(judge_makers(files, path));
   INDUCTORFS_TRY(judge_members(files, path, scope));
   if (files.size() > options_.artefact_limit) {

@@ -279,7 +279,7 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
       struct stat status {};
       if (::fstat(opened.get(), &status) != 0) return fail_errno("stat", path);
       // A file with further names keeps its inode for them, so the store gets a copy; so it does of what takes no seal.
-      shares_inode = disk_.keeps_seals() && (status.st_nlink == 1 || !is_new) && tree_.seal(*node, opened.get());
+      shares_inode = (status.st_nlink == 1 || !is_new) && tree_.seal(*node, opened.get());
       return Result<Fd>(std::move(opened));
     });
   });
@@ -298,8 +298,7 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
 
 Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path,
                                          const layout::Classification& classified, bool shares_inode) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file.get()));
   // Of the file that is read: another one may have got the name since it was judged.
   if (const auto why = marks_.why_not_shared(path, makers_of(disk_, file.get())); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
@@ -427,8 +426,7 @@ Result<Sealed> Sealing::seal_member(const std::string& path, const std::string& 
 /// The cluster's copy names no directory; the file itself stays as its writer made it. Its seal is the copy's digest.
 Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::string& key) {
   INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(LocalTree::view(path), false));
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return fail_errno("stat", path);
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file.get()));
   if (const auto why = marks_.why_not_shared(path, makers_of(disk_, file.get())); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }

@@ -30,7 +30,7 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
            !marks_.is_for_these_facts(path, found);
   }
   // Nobody knows what it was made for: an artefact when it was sealed once, or could not be marked.
-  return !disk_.keeps_seals() || !tree_.seal_on_disk(path).empty();
+  return !tree_.seal_on_disk(path).empty();
 }
 
 void Stale::drop_stale_below(const std::string& path) {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vfs/tree/file_owner.h"
+
+#include <sys/xattr.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+namespace inductorfs::vfs {
+namespace {
+
+constexpr const char* kName = "user.inductorfs.owner";
+constexpr const char* kSpecials = "user.inductorfs.specials";
+constexpr size_t kLongest = 64;
+constexpr int kOctal = 8;
+
+/// Takes a number from the front, and the space after it.
+bool take(std::string_view& text, unsigned long& number, int base) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (read.ec != std::errc()) return false;
+  text.remove_prefix(static_cast<size_t>(read.ptr - text.data()));
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  return true;
+}
+
+/// "1000 100 100644". What says something else is nobody's but the daemon's.
+std::optional<FileOwner> read(std::string_view text) {
+  unsigned long uid = 0;
+  unsigned long gid = 0;
+  unsigned long mode = 0;
+  const bool is_one = take(text, uid, 10) && take(text, gid, 10) && take(text, mode, kOctal) && text.empty();
+  if (!is_one || (mode & S_IFMT) == 0) return std::nullopt;
+  return FileOwner{static_cast<uid_t>(uid), static_cast<gid_t>(gid), static_cast<mode_t>(mode)};
+}
+
+std::string in_proc(int file) { return "/proc/self/fd/" + std::to_string(file); }
+
+/// fgetxattr(2) and fsetxattr(2) for descriptors of O_PATH too.
+ssize_t get(int file, const char* name, char* value, size_t size) {
+  const ssize_t got = ::fgetxattr(file, name, value, size);
+  if (got >= 0 || errno != EBADF) return got;
+  return ::getxattr(in_proc(file).c_str(), name, value, size);
+}
+
+bool set(int file, const char* name, std::string_view value) {
+  if (::fsetxattr(file, name, value.data(), value.size(), 0) == 0) return true;
+  if (errno != EBADF) return false;
+  return ::setxattr(in_proc(file).c_str(), name, value.data(), value.size(), 0) == 0;
+}
+
+Result<std::optional<FileOwner>> found(ssize_t size, const std::array<char, kLongest>& value) {
+  if (size >= 0) return read({value.data(), static_cast<size_t>(size)});
+  // EOPNOTSUPP: something else is mounted over that file.
+  if (errno == ENODATA || errno == ERANGE || errno == EOPNOTSUPP) return std::optional<FileOwner>();
+  return fail_errno("getxattr", kName);
+}
+
+}  // namespace
+
+Result<std::optional<FileOwner>> file_owner(int file) {
+  std::array<char, kLongest> value{};
+  return found(get(file, kName, value.data(), value.size()), value);
+}
+
+Result<std::optional<FileOwner>> file_owner_in(int directory, const char* name) {
+  std::array<char, kLongest> value{};
+  const std::string place = in_proc(directory) + "/" + name;
+  return found(::lgetxattr(place.c_str(), kName, value.data(), value.size()), value);
+}
+
+Result<void> set_file_owner(int file, const FileOwner& owner) {
+  std::array<char, kLongest> value{};
+  char* const end = value.data() + value.size();
+  char* at = std::to_chars(value.data(), end, owner.uid).ptr;
+  *at++ = ' ';
+  at = std::to_chars(at, end, owner.gid).ptr;
+  *at++ = ' ';
+  at = std::to_chars(at, end, owner.mode, kOctal).ptr;
+  const bool done = set(file, kName, {value.data(), static_cast<size_t>(at - value.data())});
+  return done ? Result<void>{} : fail_errno("setxattr", kName);
+}
+
+bool holds_specials(int directory) { return get(directory, kSpecials, nullptr, 0) >= 0 || errno != ENODATA; }
+
+Result<void> note_specials(int directory) {
+  return set(directory, kSpecials, "1") ? Result<void>{} : fail_errno("setxattr", kSpecials);
+}
+
+Result<struct stat> status_of(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return fail_errno("stat");
+  INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(file));
+  if (!owner) return status;
+  status.st_uid = owner->uid;
+  status.st_gid = owner->gid;
+  // A directory is one whatever was noted of it, and a file never is.
+  if (S_ISDIR(status.st_mode) == S_ISDIR(owner->mode)) status.st_mode = owner->mode;
+  return status;
+}
+
+}  // namespace inductorfs::vfs

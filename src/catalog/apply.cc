@@ -144,7 +144,7 @@ bool Tail::forget_on_disk(const remote::ScopeId& scope) {
     auto empty =
         parts_.durable.with([&](Durable& durable) { return durable.database.forget_some(scope, kDatabaseChunk); });
     if (!empty) {
-      parts_.metrics.database_errors.add();
+      parts_.note_failure(empty.error());
       return false;
     }
     if (*empty) return true;

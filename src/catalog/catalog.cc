@@ -43,6 +43,7 @@ class CatalogImpl final : public Catalog {
   ~CatalogImpl() override { end(); }
 
   void start(ChangeListener on_change, PublishListener on_publish) override;
+  void set_damage_listener(std::function<void()> listener) override { parts_->on_damage = std::move(listener); }
   void stop() override { end(); }
   void follow(const std::vector<remote::ScopeId>& scopes) override {
     tail_.follow(scopes);
@@ -340,10 +341,18 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
     if (replaced) gone.push_back(*replaced);
     const bool full = !replaced && durable.queue.size() >= parts_->options.queue_limit;
     if (full && durable.queue.size() > 0) gone.push_back(*durable.queue.oldest());
-    INDUCTORFS_TRY_ASSIGN(auto id, durable.database.enqueue(static_cast<int>(stamped.kind), payload, gone, shown));
+    const auto id = durable.database.enqueue(static_cast<int>(stamped.kind), payload, gone, shown);
+    if (!id) {
+      ++durable.wakes;
+      parts_->note_failure(id.error());
+      if (id.error().code() != ErrorCode::kCorrupt) return fail(id.error());
+      return fail(
+          ErrorCode::kUnavailable,
+          "the catalog is damaged, and the next worker begins a new one (inductorfs upgrade): " + id.error().what());
+    }
     if (replaced) durable.queue.remove(*replaced);
     if (full && durable.queue.size() > 0) drop_oldest(durable);
-    durable.queue.add(id, std::move(item));
+    durable.queue.add(*id, std::move(item));
     ++durable.wakes;
     return {};
   });

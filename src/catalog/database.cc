@@ -21,18 +21,6 @@
 namespace inductorfs::catalog {
 namespace {
 
-// Paths are kept as blobs: names on Linux are bytes, not text.
-constexpr const char* kSchema = R"(
-  CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-  CREATE TABLE scopes(scope TEXT PRIMARY KEY, generation INTEGER NOT NULL, nonce BLOB NOT NULL) WITHOUT ROWID;
-  CREATE TABLE entries(scope TEXT NOT NULL, path BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY(scope, path))
-    WITHOUT ROWID;
-  CREATE TABLE hidden(path BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY(path, digest)) WITHOUT ROWID;
-  CREATE TABLE followed(scope TEXT PRIMARY KEY, turn INTEGER NOT NULL) WITHOUT ROWID;
-  CREATE TABLE queue(id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, payload BLOB NOT NULL,
-    error TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0);
-)";
-
 /// SQLite 3.40, os_unix.c: MAX_PATHNAME is 512, and pager.c wants room for the suffix of the journal.
 constexpr size_t kPathLimit = 512 - 8;
 
@@ -40,6 +28,8 @@ constexpr size_t kPathLimit = 512 - 8;
 constexpr size_t kMarksAtOnce = 1'000;
 /// SQLite then keeps the index of its log in memory, and no other program can read the file.
 constexpr const char* kAlone = "PRAGMA locking_mode=EXCLUSIVE;";
+/// A table that cannot be understood does not keep SQLite from reading the others.
+constexpr const char* kTolerant = "PRAGMA writable_schema=ON; PRAGMA trusted_schema=OFF;";
 /// SQLite's own checkpoint runs inside a commit and does fsync; the default of 1,000 pages would put one into every
 /// hundredth sealing of a job. This bounds the log at 32 MiB.
 constexpr const char* kPragmas =
@@ -128,9 +118,15 @@ Result<Database> Database::open(const std::string& file, std::shared_ptr<Fd> loc
   }
   (void)sqlite3_busy_timeout(raw, 0);  // cannot fail; the flock leaves nobody to wait for
   if (use != Use::kShared || copies_on_write(file)) INDUCTORFS_TRY(execute(raw, kAlone));
+  if (use == Use::kSalvage) {
+    INDUCTORFS_TRY(execute(raw, kTolerant));
+    return database;
+  }
+  // First: of a header that it does not take, SQLite says so here.
+  INDUCTORFS_TRY(Statement::prepare(raw, "SELECT 1 FROM sqlite_schema"));
   if (use != Use::kRead) INDUCTORFS_TRY(execute(raw, kPragmas));
   fail_point("catalog.opened");
-  INDUCTORFS_TRY(database.prepare_schema(file));
+  INDUCTORFS_TRY(database.prepare_schema(file, use));
   if (use == Use::kRead) database.read_only_ = file;
   return database;
 }
@@ -167,32 +163,6 @@ Result<void> Database::in_one_transaction(const std::function<Result<void>()>& w
     (void)execute(handle_.get(), "ROLLBACK");  // the first error is the one to tell
   }
   return outcome;
-}
-
-Result<void> Database::prepare_schema(const std::string& file) {
-  CATALOG_PREPARE(tables, "SELECT count(*) FROM sqlite_schema WHERE name='meta'");
-  auto row = tables.step();
-  if (!row) return fail(row.error());
-  const bool fresh = tables.integer(0) == 0;
-  tables.reset();
-  const auto make = [&]() -> Result<void> {
-    INDUCTORFS_TRY(execute(handle_.get(), kSchema));
-    CATALOG_PREPARE(first, "INSERT INTO meta VALUES('version', ?)");
-    fail_point("catalog.schema");
-    return first.bind(kVersion).run();
-  };
-  if (fresh) return in_transaction(make);
-  CATALOG_PREPARE(version, "SELECT value FROM meta WHERE name='version'");
-  row = version.step();
-  if (!row) return fail(row.error());
-  const int64_t found = *row ? version.integer(0) : 0;
-  if (found > kVersion) {
-    return fail(ErrorCode::kNotSupported, "catalog " + file + " has version " + std::to_string(found) +
-                                              ", this program knows up to " + std::to_string(kVersion) +
-                                              "; use the newer inductorfs, or another directory");
-  }
-  if (found < 1) return fail(ErrorCode::kCorrupt, "catalog " + file + " has no version");
-  return {};
 }
 
 Result<void> Database::note_release(std::string_view release) {

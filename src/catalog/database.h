@@ -31,12 +31,15 @@ class Database {
   /// Opens the file. kCorrupt when it is not a database, or damaged; the caller sets it aside and opens again.
   /// kNotSupported when a newer version wrote it. kReadOnly when it cannot be written to.
   enum class Use {
-    kShared,  ///< another program may read the file meanwhile, unless its file system copies on write
-    kAlone,   ///< needs no room on the disk
-    kRead,    ///< of a disk that takes no writes: each write opens it anew, and fails with kReadOnly while it has to
+    kShared,   ///< another program may read the file meanwhile, unless its file system copies on write
+    kAlone,    ///< needs no room on the disk
+    kRead,     ///< of a disk that takes no writes: each write opens it anew, and fails with kReadOnly while it has to
+    kSalvage,  ///< of a damaged file: to read what can be read, whatever is damaged
   };
   [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock, Use use = Use::kShared);
   [[nodiscard]] static Result<std::shared_ptr<Fd>> lock(const std::string& file);
+  /// Notes on the file that it is damaged, as whoever uses it has found: it is kCorrupt for the next open().
+  [[nodiscard]] static Result<void> note_damaged(const std::string& file);
   /// Renames the file to `<file>.damaged` (over an older one), together with its log.
   [[nodiscard]] static Result<void> set_aside(const std::string& file);
 
@@ -115,7 +118,8 @@ class Database {
     void operator()(sqlite3* handle) const noexcept;
   };
   Database() = default;
-  [[nodiscard]] Result<void> prepare_schema(const std::string& file);
+  [[nodiscard]] Result<void> prepare_schema(const std::string& file, Use use);
+  [[nodiscard]] Result<void> look(const std::string& file);
   [[nodiscard]] Result<void> prepare_to_write();
   [[nodiscard]] Result<void> in_transaction(const std::function<Result<void>()>& work);
   [[nodiscard]] Result<void> in_one_transaction(const std::function<Result<void>()>& work);

@@ -81,7 +81,7 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
   if (position) {
     followed.position = std::move(*position);
   } else {
-    parts_.metrics.database_errors.add();  // the cluster has all of it
+    parts_.note_failure(position.error());  // the cluster has all of it
   }
   state_.with([&](State& state) { state.positions[followed.index] = followed.position; });
   parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));

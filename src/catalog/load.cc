@@ -19,7 +19,7 @@ constexpr size_t kPageRows = 512;
 /// The groups that can still be read from a damaged file: the only part that nobody else has.
 std::vector<std::string> salvage_queue(const std::string& file, const std::shared_ptr<Fd>& lock) {
   std::vector<std::string> payloads;
-  auto damaged = Database::open(file, lock);
+  auto damaged = Database::open(file, lock, Database::Use::kSalvage);
   if (!damaged) return payloads;
   (void)damaged->read_queue([&](Database::QueueRow row) {  // up to the damage, which is known
     if (decode_publish(row.payload)) payloads.push_back(std::move(row.payload));
@@ -124,6 +124,13 @@ Result<bool> note_start(Parts& parts) {
 }
 
 }  // namespace
+
+void Parts::note_failure(const Error& error) {
+  metrics.database_errors.add();
+  if (error.code() != ErrorCode::kCorrupt) return;
+  (void)Database::note_damaged(options.file);  // on a disk that takes nothing the next failure notes it
+  damaged = true;
+}
 
 void tell_damaged_rows(Parts& parts, std::string_view what, uint64_t rows) {
   if (rows == 0) return;

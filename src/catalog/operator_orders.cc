@@ -53,7 +53,11 @@ bool OperatorOrders::is_selected(Durable& durable, int64_t id, const QueueIndex:
 OperatorOrders::Dropped OperatorOrders::drop(Durable& durable, int64_t id, const layout::Selection& selection) {
   const QueueIndex::Item* const item = durable.queue.find(id);
   if (item == nullptr || !is_selected(durable, id, *item, selection)) return Dropped::kNo;
-  if (durable.in_flight == id || !durable.database.dequeue(id)) return Dropped::kNotNow;
+  if (durable.in_flight == id) return Dropped::kNotNow;
+  if (const auto removed = durable.database.dequeue(id); !removed) {
+    parts_.note_failure(removed.error());
+    return Dropped::kNotNow;
+  }
   PublishReport report{item->paths, PublishState::kKeptLocal, std::string(kPurgedWhy), std::nullopt};
   durable.queue.remove(id);
   durable.queue.record(report);

@@ -23,7 +23,7 @@ class OperatorOrders {
   void wake_publisher();
   [[nodiscard]] static bool is_selected(Durable& durable, int64_t id, const QueueIndex::Item& item,
                                         const layout::Selection& selection);
-  [[nodiscard]] static Dropped drop(Durable& durable, int64_t id, const layout::Selection& selection);
+  [[nodiscard]] Dropped drop(Durable& durable, int64_t id, const layout::Selection& selection);
 
   Parts& parts_;
 };

@@ -108,9 +108,11 @@ struct Parts {
   Guarded<Durable> durable;
   std::atomic<bool> stopping{false};
   std::atomic<bool> frozen{false};
+  std::atomic<bool> damaged{false};  ///< the database, see note_failure()
   std::atomic<SteadyTime> permitted_until{SteadyTime::min()};
   Catalog::ChangeListener on_change;  ///< set before the threads start
   Catalog::PublishListener on_publish;
+  std::function<void()> on_damage;
 
   [[nodiscard]] bool may_publish(SteadyTime now) const {
     return !frozen && (!options.awaits_permission || now < permitted_until.load());
@@ -122,8 +124,10 @@ struct Parts {
   }
   /// Counts the failure of a database change that does no harm now: it is repeated, or only costs time after a restart.
   void count_failure(const Result<void>& outcome) {
-    if (!outcome) metrics.database_errors.add();
+    if (!outcome) note_failure(outcome.error());
   }
+  /// Also notes a database that is damaged: durably, for the next open(), and for the publish thread, which tells.
+  void note_failure(const Error& error);
 };
 
 }  // namespace inductorfs::catalog

@@ -67,6 +67,7 @@ bool is_temporary(const Error& error) {
 void Publisher::run() {
   while (!parts_.stopping) {
     const uint64_t seen = parts_.durable.with([](const Durable& durable) { return durable.wakes; });
+    if (parts_.damaged && !std::exchange(told_damage_, true)) tell_damage();
     Work work = next_work(std::chrono::steady_clock::now());
     std::optional<Activity> activity(
         std::in_place, work.id ? "publishes " + work.path : "tells what has become of entries", AwaitedBy::kSync);
@@ -83,6 +84,12 @@ void Publisher::run() {
 
 void Publisher::stop() {
   parts_.durable.notify_with([](Durable& durable) { ++durable.wakes; });
+}
+
+void Publisher::tell_damage() {
+  parts_.store.note_damage();
+  log::error("catalog.damaged", {{"file", parts_.options.file}});
+  if (parts_.on_damage) parts_.on_damage();
 }
 
 Publisher::Work Publisher::next_work(SteadyTime now) {
@@ -123,6 +130,7 @@ void Publisher::take_item(Durable& durable, Work& work, SteadyTime now) {
   if (!durable.in_flight_item.paths.empty()) work.path = durable.in_flight_item.paths.front();
   auto payload = durable.database.queued_payload(*next);
   if (!payload) {
+    parts_.note_failure(payload.error());
     work.readable = fail(std::move(payload).error());
   } else if (!*payload) {
     work.readable = fail(ErrorCode::kCorrupt, "the queue's row is gone");

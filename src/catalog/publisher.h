@@ -55,6 +55,7 @@ class Publisher {
     Result<void> readable;
   };
 
+  void tell_damage();
   [[nodiscard]] Work next_work(SteadyTime now);
   void take_item(Durable& durable, Work& work, SteadyTime now);
   void wait_for_work(uint64_t seen_wakes);
@@ -117,6 +118,7 @@ class Publisher {
   SteadyTime retry_at_{};
   SteadyTime lost_retry_at_{};
   SteadyTime renew_at_{};
+  bool told_damage_ = false;
 };
 
 /// Returns every path of a group.

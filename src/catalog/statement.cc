@@ -6,6 +6,15 @@
 #include <cerrno>
 
 namespace inductorfs::catalog {
+namespace {
+
+/// The words of a statement are right: it is the file that lacks what they name.
+Error statement_error(sqlite3* handle, std::string_view sql, int code) {
+  Error error = database_error(handle, sql);
+  return (code & 0xff) == SQLITE_ERROR ? Error(ErrorCode::kCorrupt, error.what()) : error;
+}
+
+}  // namespace
 
 Error database_error(sqlite3* handle, std::string_view doing) {
   const int code = sqlite3_extended_errcode(handle);
@@ -46,7 +55,7 @@ Result<Statement> Statement::prepare(sqlite3* handle, std::string_view sql) {
   sqlite3_stmt* raw = nullptr;
   const int code = sqlite3_prepare_v2(handle, sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
   Statement statement(handle, raw);
-  if (code != SQLITE_OK) return fail(database_error(handle, sql));
+  if (code != SQLITE_OK) return fail(statement_error(handle, sql, code));
   return statement;
 }
 
@@ -74,7 +83,7 @@ Result<bool> Statement::step() {
   const int code = sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
-  return fail(database_error(handle_, sqlite3_sql(statement_.get())));
+  return fail(statement_error(handle_, sqlite3_sql(statement_.get()), code));
 }
 
 Result<void> Statement::run() {

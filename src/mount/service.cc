@@ -7,7 +7,6 @@
 
 #include "drain.h"
 #include "inductorfs/base/fail_point.h"
-#include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/control/runtime_directory.h"
@@ -185,19 +184,6 @@ void Service::stop() {
   stop_threads();
 }
 
-void Service::hand_over() {
-  // What can take long comes first: requests are answered meanwhile.
-  stopping_.notify_with([](bool& stopping) { stopping = true; });
-  host_watch_.stop();
-  watch_.stop();
-  heartbeat_.stop();
-  if (control_) control_->stop(true);
-  layers_->catalog->stop();
-  layers_->ledger->stop();
-  session_->stop();
-  // Nothing is synced or marked clean: the next worker goes on with what is in the kernel's memory, as after a crash.
-}
-
 void Service::stop_threads() {
   if (threads_started_) {
     layers_->catalog->stop();
@@ -257,6 +243,7 @@ void Service::start_threads() {
   layers_->ledger->start();
   files.start(*session_);
   session_->start([this] { ended_.raise(); });
+  layers_->catalog->set_damage_listener([this] { renew_catalog(); });
   layers_->catalog->start([&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
                           [&files, &ledger = *layers_->ledger](const catalog::PublishReport& report) {
                             files.on_published(report);
@@ -456,23 +443,6 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
     if (stopping)
       return fail(ErrorCode::kUnavailable, "the mount is ending: queued groups are published after the next mount");
   }
-}
-
-Result<std::string> Service::upgrade(const std::string& program) {
-  Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
-  if (!executable || ::access(program.c_str(), X_OK) != 0) {
-    return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
-  }
-  if (const Result<void> written = try_to_write(settings_.store); !written && is_of_host(written.error().code())) {
-    return fail(written.error().code(), "not upgraded, version " INDUCTORFS_VERSION
-                                        " goes on serving: the disk of --store takes no writes (" +
-                                            written.error().what() + "): see the warnings of inductorfs status");
-  }
-  INDUCTORFS_TRY(supervision_.ask_upgrade(std::move(*executable)));
-  log::info("mount.upgrade_begun", {{"program", program}});
-  hands_over_ = true;
-  ended_.raise();
-  return to_line({{"pid", ::getpid()}});
 }
 
 Result<std::string> Service::warm(const control::WarmSelection& selection, Milliseconds slice,

@@ -60,8 +60,11 @@ class Service final : public control::MountControl {
   /// Answers the requests that were begun and takes no new ones; mount and further places stay for the next worker. The
   /// process must end at once after that, without destruction.
   void hand_over();
-  /// Says whether upgrade() has agreed with the supervisor that hand_over() is next.
-  [[nodiscard]] bool hands_over() const { return hands_over_; }
+  /// Says whether hand_over() is next: upgrade() has agreed on it with the supervisor, or the catalog's file is
+  /// damaged, which the next worker sets aside.
+  [[nodiscard]] bool hands_over() const { return hands_over_ || renews_catalog_; }
+  /// What the process ends with then.
+  [[nodiscard]] int hand_over_code() const;
 
   /// Publishes what is queued, as far as that gets (drain.h). To be called between the unmount and stop().
   void drain(Deadline deadline, const std::function<bool()>& cancelled);
@@ -101,6 +104,7 @@ class Service final : public control::MountControl {
   void stop_threads();
   void note();
   void start_threads();
+  void renew_catalog();
   void await_catalog();
   [[nodiscard]] fingerprint::ReaderOptions reader_of_watch();
   [[nodiscard]] host::HostWatch::Hooks host_hooks();
@@ -134,6 +138,8 @@ class Service final : public control::MountControl {
   Guarded<Note> note_;
   std::atomic<bool> asked_{false};  ///< unmount() has unmounted
   std::atomic<bool> hands_over_{false};
+  std::atomic<bool> renews_catalog_{false};
+  const SteadyTime begun_ = std::chrono::steady_clock::now();
   bool threads_started_ = false;
 };
 

@@ -212,7 +212,7 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   if (service->hands_over()) {
     service->hand_over();
     log::info("mount.handed_over", {{"mountpoint", settings.mountpoint}});
-    ::_exit(supervisor::kExitHandOver);
+    ::_exit(service->hand_over_code());
   }
   supervision.ending([&supervision](const StuckThread& thread) { end_without(thread, supervision); });
   if (!loop.hurried()) service->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });

@@ -225,6 +225,27 @@ TEST_F(CatalogCheck, ADamagedPageCostsTheEntriesAndNotTheQueue) {
   EXPECT_TRUE(found().empty());
 }
 
+TEST_F(CatalogCheck, OneWithOtherTablesIsSetAsideAndKeepsItsQueue) {
+  sql("DROP TABLE followed");
+  ASSERT_EQ(found().size(), 1U);
+  Findings findings;
+  EXPECT_EQ(checked(true, findings).queued, 2U);
+  ASSERT_EQ(findings.all().size(), 1U);
+  EXPECT_EQ(findings.all().front().repair, "set aside as catalog.sqlite.damaged, and made anew");
+  EXPECT_TRUE(found().empty());
+}
+
+TEST_F(CatalogCheck, OneThatWasFoundDamagedInUseIsSetAside) {
+  ASSERT_TRUE(Database::note_damaged(file_));
+  const auto looked = found();
+  ASSERT_EQ(looked.size(), 1U);
+  EXPECT_TRUE(looked.front().what.ends_with("it was found damaged while it was in use")) << looked.front().what;
+  Findings findings;
+  EXPECT_EQ(checked(true, findings).queued, 2U);
+  EXPECT_TRUE(findings.sound());
+  EXPECT_TRUE(found().empty());
+}
+
 TEST_F(CatalogCheck, OneOfANewerVersionIsLeftAlone) {
   sql("UPDATE meta SET value=" + std::to_string(Database::kVersion + 1) + " WHERE name='version'");
   sql("UPDATE queue SET payload=x'ff'");

@@ -309,6 +309,14 @@ TEST_F(DatabaseTest, AFileThatIsNoDatabaseIsCorrupt) {
   EXPECT_EQ(opened.error().code(), ErrorCode::kCorrupt);
 }
 
+TEST_F(DatabaseTest, AFileThatLacksWhatTheProgramAsksForIsCorrupt) {
+  Database database = open();
+  sql("DROP TABLE hidden");
+  const auto read = database.read_hidden([](std::string_view, std::string_view) {});
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt) << read.error().to_string();
+}
+
 TEST_F(DatabaseTest, SetAsideLeavesNothingThatANewFileCouldReplay) {
   { Database database = open(); }
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, file_ + "-wal", "an old log"));

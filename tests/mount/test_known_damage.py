@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sqlite3
+from pathlib import Path
 
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import appears, disappears, remount, suspended
@@ -115,6 +116,49 @@ def test_damaged_rows_of_the_catalog_are_told_and_made_anew(cluster):
         assert "refused" not in node.cli("explain", path).out
     assert appears(node.cache / shared).read_text() == "print('shared')"
     assert "catalog.rows_damaged" in node.log.read_text()
+
+
+def test_a_catalog_that_is_damaged_under_a_worker_is_begun_anew_by_the_next(cluster):
+    node = cluster.quick("a")
+    other = cluster.quick("b")
+    artefacts.write_graph(node.cache, "before", "value")
+    node.sync()
+    worker = node.worker()
+    catalog = node.store / "catalog.sqlite"
+    with contextlib.closing(sqlite3.connect(catalog)) as database:
+        (page,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name='sqlite_sequence'").fetchone()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with open(catalog, "r+b") as opened:
+        opened.seek((page - 1) * 4096)
+        opened.write(b"Z" * 200)
+    made = [artefacts.write_graph(node.cache, f"late {index}", f"value {index}") for index in range(FILES)]
+    node.next_worker(worker)
+    node.sync()
+    for path in made:
+        appears(other.cache / path.relative_to(node.cache))
+    assert warned(node)
+    status = node.status()
+    assert not status["file_system"]["refused"] and not status["takeover"]["safe_mode"]
+    assert Path(f"{catalog}.damaged").exists()
+    assert "catalog.damaged" in node.log.read_text() and "catalog.set_aside" in node.log.read_text()
+
+
+def test_a_catalog_without_one_of_its_tables_is_begun_anew(cluster):
+    node = cluster.quick("a")
+    other = cluster.quick("b")
+    made = queued(node, cluster)
+    for damage in ("DROP TABLE followed", "DROP TABLE queue"):
+        with contextlib.closing(sqlite3.connect(node.store / "catalog.sqlite")) as database:
+            database.execute(damage)
+        if damage.endswith("queue"):
+            found = run([places.program(), "check", "--repair", "--store", node.store])
+            assert "set aside as catalog.sqlite.damaged" in found.out, found
+            assert run([places.program(), "check", "--store", node.store]).code == 0
+        remount(node, cluster)
+        node.sync()
+        for path, text in made.items():
+            assert appears(other.cache / path.relative_to(node.cache)).read_text() == text
+        node.unmount()
 
 
 def test_wrong_bytes_are_not_queued_again_as_new_ones(cluster):

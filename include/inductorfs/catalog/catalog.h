@@ -122,6 +122,9 @@ class Catalog {
 
   /// Starts the threads. Must be called once, after the listeners are known.
   virtual void start(ChangeListener on_change, PublishListener on_publish) = 0;
+  /// Called once, from any thread, when the database turns out damaged while it is used. enqueue() then may fail with
+  /// kUnavailable; the next open() sets the file aside, as one that is damaged. To be set before start().
+  virtual void set_damage_listener(std::function<void()> listener) = 0;
   /// Ends the threads; what is queued stays queued on disk. Idempotent.
   virtual void stop() = 0;
   /// Follows exactly these scopes from now on. `scope_accepts` must know them already, and must still accept the
@@ -180,7 +183,7 @@ class Catalog {
   virtual void forget_unfit() = 0;
 
   /// Queues a group. It is durable when this returns success: it survives kill -9. It replaces what is queued for
-  /// exactly the same paths.
+  /// exactly the same paths. A damaged database is no verdict about the group: kUnavailable.
   [[nodiscard]] virtual Result<void> enqueue(const Publish& publish) = 0;
   /// Says whether groups may be missing from the queue although enqueue() acknowledged them: the database was begun
   /// anew, or lost its last commits in a host crash; or the cluster has lost what was published, see lost_tails().

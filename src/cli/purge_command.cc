@@ -119,7 +119,11 @@ std::string purge_text(const Json& answer) {
   if (number_at(answer, "selected") > paths.size()) text += "  ...\n";
   if (dry) return text + "nothing was changed; run it again with --yes to remove them\n";
   text += std::to_string(number_at(answer, "removed")) + " entries are removed from the cluster\n";
-  if (number_at(answer, "selected") == 0) {
+  if (const uint64_t times = number_at(answer, "began_anew"); times > 0) {
+    text += "another server took the place of the one that was asked, so the purge began anew" +
+            (times > 1 ? " " + std::to_string(times) + " times" : std::string()) +
+            ": the numbers hold for all tries, without what one removed that was cut short\n";
+  } else if (number_at(answer, "selected") == 0) {
     text += "no entry matches: compare the selection with the paths that inductorfs explain shows as canonical\n";
   }
   return text + obedience_text(answer);

@@ -205,9 +205,17 @@ Json found_json(const std::vector<remote::ScopeId>& scopes, const remote::PurgeR
                        {"paths", report.paths}});
 }
 
+/// What earlier tries have removed stays counted.
+void begin_anew(remote::PurgeReport& report, bool dry_run) {
+  if (dry_run) report = {};
+  report.looked_at = report.selected = report.removed;
+  report.unknown = 0;
+}
+
 /// First what is there; then the order to all mounts, so that they have heard of it in the log; when they have obeyed,
-/// what they published meanwhile.
-Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
+/// what they published meanwhile. All of it is added to `report`.
+Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled,
+                   remote::PurgeReport& report) {
   layout::Selection selection = request.selection;
   INDUCTORFS_TRY_ASSIGN(const auto now, cluster.read_orders(soon()));
   if (request.older_than) {
@@ -215,7 +223,8 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
     selection.before_ns = std::max<int64_t>(now.server_time - age, 0) * kNanosecondsPerMillisecond;
   }
   INDUCTORFS_TRY_ASSIGN(const auto scopes, scopes_of(cluster, request, selection));
-  remote::PurgeReport report;
+  begin_anew(report, request.dry_run);
+  const uint64_t removed_before = report.removed;
   const Result<void> first = purge_entries(cluster, scopes, selection, request.dry_run, true, report);
   if (request.dry_run && !first) return fail(first.error());
   if (request.dry_run) {
@@ -234,7 +243,8 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
     return config::number_at(node, "purged") >= static_cast<uint64_t>(order);
   };
   Json nodes = await(cluster, request.acknowledged, obeyed, cancelled);
-  if (!first) report.looked_at = report.unknown = 0;
+  if (!first) report.looked_at = removed_before;
+  if (!first) report.unknown = 0;
   INDUCTORFS_TRY(purge_entries(cluster, scopes, selection, false, !first, report));
   Json answer = found_json(scopes, report);
   answer["dry_run"] = false;
@@ -243,12 +253,16 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
   return answer;
 }
 
-/// What a server has done whose place another one has taken counts for nothing: then all begins anew.
+/// What a server has done whose place another one has taken counts for nothing: then all begins anew. What a purge
+/// has removed there is told all the same.
 Result<Json> at_one_server(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
   constexpr int kAttempts = 3;
+  remote::PurgeReport removed;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const uint64_t before = cluster.server_changes();
-    auto done = request.kind == Kind::kPurge ? purge(cluster, request, cancelled) : freeze(cluster, request, cancelled);
+    auto done = request.kind == Kind::kPurge ? purge(cluster, request, cancelled, removed)
+                                             : freeze(cluster, request, cancelled);
+    if (done && attempt > 0) (*done)["began_anew"] = attempt;
     if (done || !cancelled()) INDUCTORFS_TRY(cluster.confirm_server(soon()));
     if (cluster.server_changes() == before || cancelled()) return done;
   }

@@ -42,6 +42,17 @@ TEST(Jobs, SaysNothingOfProcessesOfWhichNothingIsKnown) {
   EXPECT_TRUE(seen.starts_with("job 4: process 7 (python, uid 5, 2 processes), since 10:00\n")) << seen;
 }
 
+TEST(PurgeText, SaysThatItBeganAnewAndNotThatNothingMatches) {
+  const Json answer = {{"selected", 0},    {"looked_at", 0},         {"scopes", 18},
+                       {"bytes", 0},       {"unknown", 0},           {"removed", 0},
+                       {"dry_run", false}, {"paths", Json::array()}, {"nodes", Json::array()}};
+  EXPECT_TRUE(has(purge_text(answer), "no entry matches")) << purge_text(answer);
+  Json anew = answer;
+  anew["began_anew"] = 2;
+  EXPECT_TRUE(has(purge_text(anew), "so the purge began anew 2 times: the numbers hold for all tries"));
+  EXPECT_FALSE(has(purge_text(anew), "no entry matches"));
+}
+
 TEST(StatusText, HasWhatAPersonAsksFor) {
   const std::string text = status_text(kStatus);
 

@@ -199,8 +199,20 @@ class FailsOver final : public remote::ForwardingRemote {
     if (asked++ == 0) ++changes;
     return {};
   }
+  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t, Deadline) override {
+    return std::vector<remote::ScopeInformation>{{.id = "5c0be", .family = "fxgraph", .text = ""}};
+  }
+  Result<remote::PurgeReport> purge(const remote::ScopeId&, const std::function<bool(const codec::Entry&)>&, bool,
+                                    Deadline) override {
+    const uint64_t gone = purges++ == 0 ? entries : 0;
+    return remote::PurgeReport{
+        .looked_at = gone + others, .unknown = others, .selected = gone, .bytes = gone, .removed = gone, .paths = {}};
+  }
   uint64_t changes = 0;
   int asked = 0;
+  uint64_t entries = 0;
+  uint64_t others = 0;
+  int purges = 0;
 };
 
 TEST_F(Numbers, APurgeBeginsAnewAtAnotherServer) {
@@ -217,6 +229,25 @@ TEST_F(Numbers, APurgeBeginsAnewAtAnotherServer) {
   ASSERT_TRUE(run_cluster_request(cluster, request, [] { return false; }));
   EXPECT_EQ(cluster.asked, 2);
   EXPECT_GT(orders().freeze.at, before);
+}
+
+TEST_F(Numbers, OfAPurgeThatBeganAnewHoldForAllItsTries) {
+  FailsOver cluster(*remote_);
+  cluster.entries = 5;
+  cluster.others = 2;
+  ClusterRequest request;
+  request.kind = ClusterRequest::Kind::kPurge;
+  request.dry_run = false;
+  const auto done = run_cluster_request(cluster, request, [] { return false; });
+  ASSERT_TRUE(done) << done.error().what();
+  EXPECT_EQ(done->at("removed"), 5);
+  EXPECT_EQ(done->at("selected"), 5);
+  EXPECT_EQ(done->at("looked_at"), 7);
+  EXPECT_EQ(done->at("unknown"), 2) << "those that stay are there at each try";
+  EXPECT_EQ(done->at("began_anew"), 1);
+  const auto again = run_cluster_request(cluster, request, [] { return false; });
+  EXPECT_EQ(again->at("removed"), 0);
+  EXPECT_FALSE(again->contains("began_anew"));
 }
 
 TEST_F(Numbers, ThatNoClockSaysAreNobodys) {

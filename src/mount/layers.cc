@@ -384,10 +384,15 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   return layers;
 }
 
-/// SQLite and small files say that a disk is full, not which one.
+/// SQLite and small files say that a disk is full, not which one; of a quota SQLite says nothing.
 Error naming_the_disk(const config::Settings& settings, Error error) {
-  const std::string& what = error.what();
-  if (error.code() != ErrorCode::kNoSpace || what.starts_with("store ") || what.starts_with("remote ")) return error;
+  std::string what = error.what();
+  const bool names_it = what.starts_with("store ") || what.starts_with("remote ");
+  if (names_it || (error.code() != ErrorCode::kNoSpace && error.code() != ErrorCode::kInternal)) return error;
+  const auto written = try_to_write(settings.store);
+  const bool is_full = !written && written.error().code() == ErrorCode::kNoSpace;
+  if (error.code() != ErrorCode::kNoSpace && !is_full) return error;
+  if (is_full) what += " (" + written.error().what() + ")";
   return {ErrorCode::kNoSpace,
           "the disk of --store is full: " + settings.store + ": " + what + "; free some space or name another --store"};
 }

@@ -119,9 +119,17 @@ Json takeover_part(const SupervisionNews& news) {
           {"slots", news.slots}};
 }
 
+uint64_t counted(const StatusFacts& facts, const char* name) {
+  const auto counters = facts.layers.counters.snapshot();
+  const auto found = counters.find(name);
+  return found == counters.end() ? 0 : found->second;
+}
+
 /// Empty while the disk has room. Below the floor nothing is fetched although the cluster has it; at the end of the
-/// disk the writes of jobs fail too.
-std::string disk_warning(const std::string& store, uint64_t floor) {
+/// disk, or of a quota, which only a write finds, the writes of jobs fail too.
+std::string disk_warning(const StatusFacts& facts) {
+  const std::string& store = facts.settings.store;
+  const uint64_t floor = facts.layers.store->usage().free_floor;
   constexpr uint64_t kAlmostNothing = 1ULL << 20;
   const auto disk = disk_space(store);
   if (!disk) return {};
@@ -133,6 +141,11 @@ std::string disk_warning(const std::string& store, uint64_t floor) {
   const std::string left = config::human_bytes(available) + " free";
   if (available < kAlmostNothing) {
     return "the disk of --store is full (" + left + "), so writes fail with ENOSPC" + remedy;
+  }
+  if (counted(facts, "store.without_room") > 0) {
+    return "the disk of --store has " + left +
+           ", but takes no more, as where a quota is reached, so writes fail with ENOSPC: " + store +
+           ": free some space there, raise the quota, or mount with another --store";
   }
   if (available >= floor) return {};
   return "the disk of --store has " + left + ", less than the " + config::human_bytes(floor) +
@@ -200,8 +213,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
         "would "
         "lose open files; run `echo 2 > /proc/sys/vm/drop_caches` as root");
   }
-  if (std::string warning = disk_warning(facts.settings.store, facts.layers.store->usage().free_floor);
-      !warning.empty()) {
+  if (std::string warning = disk_warning(facts); !warning.empty()) {
     warnings.push_back(std::move(warning));
   }
   if (std::string warning = damage_warning(facts); !warning.empty()) warnings.push_back(std::move(warning));
@@ -214,9 +226,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {
     warnings.push_back(warning);
   }
-  const auto counters = facts.layers.counters.snapshot();
-  const auto elsewhere = counters.find("writers.other_namespace");
-  const uint64_t writes = elsewhere == counters.end() ? 0 : elsewhere->second;
+  const uint64_t writes = counted(facts, "writers.other_namespace");
   if (std::string warning = namespace_warning(facts.settings, writes); !warning.empty()) {
     warnings.push_back(std::move(warning));
   }

@@ -261,10 +261,13 @@ bool has_fewer_inodes(const struct statvfs& disk, uint64_t count) { return disk.
 /// Gives a start on a full disk the room that it needs. The next one that finds room keeps another.
 void free_reserve(int dir) {
   const auto disk = disk_space(dir);
-  if (!disk) return;
-  const bool is_full = disk->f_bavail * disk->f_frsize < kReserve || has_fewer_inodes(*disk, kReserveFiles.size());
-  if (!is_full) return;
-  for (const char* name : kReserveFiles) (void)::unlinkat(dir, name, 0);  // those that are there
+  const bool is_full =
+      disk && (disk->f_bavail * disk->f_frsize < kReserve || has_fewer_inodes(*disk, kReserveFiles.size()));
+  if (!is_full && takes_writes(dir)) return;
+  bool freed = false;
+  for (const char* name : kReserveFiles) freed |= ::unlinkat(dir, name, 0) == 0;  // those that are there
+  // btrfs takes off its quota what is gone with the next transaction only.
+  if (freed) (void)::syncfs(dir);
 }
 
 Result<void> close_to_others(int dir, const std::string& path) {
@@ -346,6 +349,14 @@ Result<Fd> lock_store(const std::string& path, Fd& directory) {
   if (!lock) return fail(explained(path, std::move(lock).error()));
   directory = std::move(*fd);
   return lock;
+}
+
+bool takes_writes(int dir) {
+  const Fd file(::openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode));
+  if (!file) return errno != ENOSPC && errno != EDQUOT;
+  // What is closed before it goes to the disk leaves nothing there to be freed.
+  const auto written = pwrite_full(file.get(), std::string(kReserve, '\0'), 0);
+  return written || written.error().code() != ErrorCode::kNoSpace;
 }
 
 bool keep_reserve(int dir) {

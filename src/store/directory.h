@@ -72,6 +72,9 @@ struct OwnedDirectory {
 /// Renames a file of this store to the blob's place, and replaces what is there.
 [[nodiscard]] Result<void> move_into_place(int dir, const std::string& temporary, const codec::Digest& digest);
 
+/// Says whether there is room for 1 MiB, by a trial: a quota shows in no statvfs(2).
+[[nodiscard]] bool takes_writes(int dir);
+
 /// Keeps 1 MiB and some inodes that a start on a full disk frees, where the disk has room enough. Returns whether they
 /// are there. For the store's owner alone.
 [[nodiscard]] bool keep_reserve(int dir);

@@ -66,6 +66,7 @@ LocalStore::LocalStore(OwnedDirectory directory, std::vector<ScannedBlob> blobs,
       floor_(floor_of(options.store, directory_.fd.get())),
       packed_most_(options.packed_most),
       index_(options.store.size_limit),
+      without_room_(counters.get("store.without_room")),
       evicted_(counters.get("store.evicted")),
       refused_(counters.get("store.evict_refused")),
       corrupt_(counters.get("store.corrupt")),
@@ -162,6 +163,19 @@ void LocalStore::release_room(uint64_t bytes) {
 }
 
 uint64_t LocalStore::free_space(uint64_t bytes) {
+  const uint64_t freed = evict_bytes(bytes);
+  if (freed < bytes && without_room_.get() == 0) look_for_room();
+  return freed;
+}
+
+void LocalStore::look_for_room() {
+  constexpr uint64_t kSome = 1ULL << 20;
+  const auto disk = disk_space(folder());
+  const bool shows_some = !disk || disk->f_bavail * disk->f_frsize >= kSome;
+  without_room_.set(shows_some && !takes_writes(folder()) ? 1 : 0);
+}
+
+uint64_t LocalStore::evict_bytes(uint64_t bytes) {
   uint64_t freed = 0;
   size_t refusals = 0;
   while (freed < bytes) {
@@ -255,7 +269,7 @@ bool LocalStore::keep_free(uint64_t bytes) {
     if (available <= before && ++fruitless == kFruitlessRounds) return false;
     before = available;
     floor_evictions_.add();
-    if (free_space(bytes + floor_ - std::min(available, bytes + floor_)) == 0) return false;
+    if (evict_bytes(bytes + floor_ - std::min(available, bytes + floor_)) == 0) return false;
   }
 }
 

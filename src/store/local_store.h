@@ -59,6 +59,7 @@ class LocalStore final : public BlobStore {
   uint64_t free_space(uint64_t bytes) override;
   void keep_floor() override {
     (void)keep_free(0);
+    if (!has_looked_.exchange(true) || without_room_.get() > 0) look_for_room();
     if (!has_reserve_) has_reserve_ = keep_reserve(folder());
   }
   /// Moves a finished temporary file to its place, and turns its reservation into the blob's size.
@@ -92,6 +93,8 @@ class LocalStore final : public BlobStore {
   };
   [[nodiscard]] std::optional<Located> locate(const codec::Digest& digest);
   [[nodiscard]] Result<BlobFile> open_located(const codec::Digest& digest, const Located& blob) const;
+  [[nodiscard]] uint64_t evict_bytes(uint64_t bytes);
+  void look_for_room();
   /// Evicts until `bytes` can be taken from the disk without going below the floor; false when too little yields.
   [[nodiscard]] bool keep_free(uint64_t bytes);
   void drop_if_gone(const codec::Digest& digest);
@@ -122,6 +125,8 @@ class LocalStore final : public BlobStore {
   Guarded<Damage> damage_;
   std::atomic<uint64_t> serial_{0};
   std::atomic<bool> has_reserve_{false};
+  std::atomic<bool> has_looked_{false};  ///< for room: what is full when a worker begins stays so
+  Counter& without_room_;                ///< 1 while writes find none although the disk shows some
   Counter& evicted_;
   Counter& refused_;
   Counter& corrupt_;

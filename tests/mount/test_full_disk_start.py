@@ -5,7 +5,7 @@ import os
 
 import pytest
 from inductorfs_testing import artefacts, places
-from inductorfs_testing.disks import Btrfs, Ext4, Xfs, fill, give_back, take_inodes
+from inductorfs_testing.disks import Btrfs, Ext4, Limited, Xfs, fill, give_back, take_inodes
 from inductorfs_testing.mounts import appears, suspended
 from inductorfs_testing.node import elapsed
 from inductorfs_testing.processes import PATIENCE, run, wait_until
@@ -18,6 +18,9 @@ DISKS = {
     "btrfs": (Btrfs, lambda disk: fill(disk.path)),
     "xfs": (Xfs, lambda disk: fill(disk.path)),
 }
+# A quota shows in no statvfs(2).
+BEGINNINGS = {**{kind: DISKS[kind] for kind in ("ext4", "ext4 inodes", "xfs")},
+              "btrfs quota": (lambda path: Limited(path, 60), lambda disk: fill(disk.path / "store"))}
 
 
 def refuses_an_upgrade(node):
@@ -71,9 +74,9 @@ def test_a_worker_is_replaced_on_a_disk_that_takes_nothing(cluster, kind):
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("end", ["kill_daemon", "unmount"])
-@pytest.mark.parametrize("kind", ["ext4", "ext4 inodes", "xfs"])
+@pytest.mark.parametrize("kind", BEGINNINGS)
 def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(cluster, kind, end):
-    make, take_all = DISKS[kind]
+    make, take_all = BEGINNINGS[kind]
     with make(cluster.directory / "disk") as disk:
         node = cluster.node("a", start=False)
         mount = [places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, "--remote", cluster.redis.url,
@@ -89,6 +92,27 @@ def test_a_mount_begins_on_a_full_disk_with_what_the_one_before_has_kept_for_it(
         assert done.code == 0, done.err
         for path, value in made.items():
             assert path.read_text() == value
+        node.unmount()
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("end", ["kill_daemon", "unmount"])
+def test_a_mount_that_a_quota_leaves_no_room_is_refused_with_that_reason(cluster, end):
+    with Limited(cluster.directory / "disk", 24) as disk:
+        node = cluster.node("a", start=False)
+        mount = [places.program(), "mount", node.cache, "--store", disk.path / "store", "--log", node.log, *cluster.options()]
+        assert run(mount, node.env(), seconds=60).code == 0
+        made = artefacts.write_atomic(node.cache, "own/file", "mine")
+        wait_until((disk.path / "store/reserve").exists, 20, "the reserve")
+        getattr(node, end)()
+        for reserve in (disk.path / "store").glob("reserve*"):
+            reserve.unlink()
+        fill(disk.path / "store")
+        done = run(mount, node.env(), seconds=60)
+        assert done.code == 1 and "quota" in done.err and str(disk.path / "store") in done.err, done
+        give_back(disk.path / "store")
+        assert run(mount, node.env(), seconds=60).code == 0
+        assert made.read_text() == "mine"
         node.unmount()
 
 

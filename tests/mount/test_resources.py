@@ -6,6 +6,7 @@ import errno
 import json
 import mmap
 import os
+import re
 import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,9 @@ def test_a_quota_that_is_reached_is_enospc_and_what_is_deleted_makes_room(cluste
 
         assert error_of(fill) == errno.ENOSPC
         assert disk.free() > 64 << 20, "it is the quota"
+        (warning,) = node.status()["warnings"]
+        assert re.fullmatch("the disk of --store has [0-9.]+ MiB free, but takes no more, as where a quota is reached, so writes fail with "
+                            f"ENOSPC: {disk.path}/store: free some space there, raise the quota, or mount with another --store", warning), warning
         assert 8 << 20 < len(written) << 18 < 24 << 20
         assert own.read_bytes()[:len(written) << 18] == b"".join(written)
         late = artefacts.code("late")
@@ -232,6 +236,7 @@ def test_a_quota_that_is_reached_is_enospc_and_what_is_deleted_makes_room(cluste
             own.unlink()
             os.posix_fadvise(held.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             assert held.read()[:len(written) << 18] == b"".join(written), "as of any deleted file"
+        wait_until(lambda: not node.status()["warnings"], what="room under the quota")
         again = artefacts.write_graph(node.cache, "again", "value of again")
         assert appears(kept).read_bytes() == b"value"
         for name in theirs:

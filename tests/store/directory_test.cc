@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "inductorfs/base/fail_point.h"
 #include "store_fixture.h"
 
 namespace inductorfs::store {
@@ -110,6 +111,40 @@ TEST_F(StoreDirectory, ALockOfADirectoryThatWasMadeAnewIsTakenAnew) {
   expect_refused(ErrorCode::kBusy, "in use");
   (*store)->close();
   EXPECT_TRUE(try_open(directory()));
+}
+
+TEST_F(StoreDirectory, AStartFreesItsReserveWhereAQuotaLeavesNoRoomAndTheDiskHas) {
+  open();
+  store_->keep_floor();
+  const auto is_there = [this](const char* name) { return ::access((directory() + "/" + name).c_str(), F_OK) == 0; };
+  ASSERT_TRUE(is_there("reserve") && is_there("reserve.1"));
+  struct stat reserve {};
+  ASSERT_EQ(::stat((directory() + "/reserve").c_str(), &reserve), 0);
+  EXPECT_EQ(reserve.st_size, 1 << 20);
+  open();
+  EXPECT_TRUE(is_there("reserve") && is_there("reserve.1")) << "there is room";
+  store_.reset();
+  ASSERT_TRUE(arm_fail_points("disk.write=EDQUOT"));
+  open();
+  ASSERT_TRUE(arm_fail_points(""));
+  EXPECT_FALSE(is_there("reserve") || is_there("reserve.1"));
+}
+
+TEST_F(StoreDirectory, SaysThatThereIsNoRoomUntilAWriteFindsSome) {
+  open();
+  EXPECT_EQ(counter("store.without_room"), 0U);
+  ASSERT_TRUE(arm_fail_points("disk.write=EDQUOT"));
+  EXPECT_EQ(store_->free_space(1), 0U);
+  store_->keep_floor();
+  EXPECT_EQ(counter("store.without_room"), 1U);
+  ASSERT_TRUE(arm_fail_points(""));
+  store_->keep_floor();
+  EXPECT_EQ(counter("store.without_room"), 0U);
+  open();
+  ASSERT_TRUE(arm_fail_points("disk.write=EDQUOT"));
+  store_->keep_floor();
+  EXPECT_EQ(counter("store.without_room"), 1U) << "as the next worker finds out";
+  ASSERT_TRUE(arm_fail_points(""));
 }
 
 TEST_F(StoreDirectory, NewerFormatIsRefusedAndLeftAlone) {

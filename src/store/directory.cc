@@ -149,8 +149,10 @@ Result<void> check_format(int dir, const std::string& path, bool make = true) {
     return write_durably(dir, kFormatFile, std::string(kFormatWord) + std::to_string(kFormatVersion) + "\n");
   }
   const auto damaged = [&] {
+    const std::string sound = std::string(kFormatWord) + std::to_string(kFormatVersion);
     return fail(ErrorCode::kCorrupt, "store " + path + ": its file \"" + kFormatFile +
-                                         "\" is damaged; remove the directory (blobs come again from the cluster)");
+                                         "\" is damaged; write it anew (echo " + sound + " > " + path + "/" +
+                                         kFormatFile + "): what the store has stays; or name another store directory");
   };
   if (!text && text.error().code() == ErrorCode::kTooLarge) return damaged();
   INDUCTORFS_TRY(text);

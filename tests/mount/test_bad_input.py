@@ -121,7 +121,7 @@ def test_store_whose_format_is_damaged(cluster, place, text):
     place.start(*cluster.options())
     place.unmount()
     (place.store / "format").write_bytes(text)
-    refused(mount(cluster, place), re.escape(str(place.store)), "damaged", "remove", code=2)
+    refused(mount(cluster, place), re.escape(str(place.store)), "damaged", "write it anew", code=2)
     not_mounted(place)
 
 

@@ -2,7 +2,9 @@
 """The directory of --store is renamed, replaced or removed under a mount, and the worker is replaced: the next one serves the store that the
 mount has, or says why it cannot."""
 import os
+import re
 import shutil
+import subprocess
 
 import pytest
 from inductorfs_testing import artefacts, places
@@ -52,6 +54,18 @@ def test_a_mount_whose_store_was_removed_says_so_until_it_is_mounted_anew(cluste
     assert a.cli("unmount", a.cache, "--lazy").code == 0
     a.start(*cluster.options())
     assert appears(made).read_text() == "value"
+
+
+def test_the_advice_for_a_damaged_format_file_loses_nothing(cluster):
+    a = cluster.node("a", options=cluster.options())
+    private = artefacts.write_atomic(a.cache, "own/file", "private")
+    a.unmount()
+    os.truncate(a.store / "format", 0)
+    done = a.cli("mount", a.cache, "--store", a.store, "--log", a.log, *cluster.options())
+    assert done.code == 2 and "is damaged" in done.err, done
+    subprocess.run(re.search(r"\((echo .*?)\)", done.err)[1], shell=True, check=True)
+    a.start(*cluster.options())
+    assert private.read_text() == "private"
 
 
 @pytest.mark.usefixtures("root")

@@ -166,9 +166,12 @@ TEST_F(StoreDirectory, DamagedMarkerIsRefusedAndLeftAlone) {
         std::string("inductorfs-store 0\n"), std::string("inductorfs-store 1\nx"), std::string("inductorfs-store -1\n"),
         std::string(5000, 'x'), std::string("inductorfs-store 99999999999999999999\n")}) {
     write("format", marker);
-    expect_refused(ErrorCode::kCorrupt, "remove the directory");
+    expect_refused(ErrorCode::kCorrupt, "write it anew (echo inductorfs-store 1 > " + directory() + "/format)");
   }
   EXPECT_EQ(files_in(directory() + "/blobs"), 1U);
+  write("format", "inductorfs-store 1\n");  // as the shell does it
+  open();
+  EXPECT_EQ(content(digest_of("hello")), "hello");
 }
 
 TEST_F(StoreDirectory, ForeignDirectoryIsRefusedAndLeftAlone) {

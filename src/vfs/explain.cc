@@ -13,6 +13,13 @@ namespace {
 
 constexpr size_t kWaitingLookedThrough = 10'000;
 
+/// The directory that the cluster's names of Triton's sets lie in. No lookup finds it, unless a job made it.
+bool is_any_device(const std::string& path) {
+  return last_component(path) == layout::kAnyDevice &&
+         layout::name_of(path).path == "triton/" + std::string(layout::kAnyDevice);
+}
+constexpr const char* kAnyDeviceName = "a name in the cluster only; programs ask for a device's, as triton/0";
+
 /// Of a local file of a shared family that fits this host and has no seal.
 std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const InPlace& in_place,
                            const Refusals& refusals, const std::string& path) {
@@ -100,7 +107,7 @@ Explanation Explainer::explain(std::string_view path) {
 /// Says whether a lookup finds the directory because the cluster has entries below it.
 bool Explainer::shows_directory(const std::string& path) const {
   const auto name = layout::name_of(path);
-  return tree_.will_list_cluster(name) && catalog_.has_directory(name);
+  return !is_any_device(path) && tree_.will_list_cluster(name) && catalog_.has_directory(name);
 }
 
 /// Returns the first directory above the path that a lookup does not find; empty when it finds all of them.
@@ -112,6 +119,35 @@ std::string Explainer::missing_above(const std::string& path) const {
     if (!(status && *status) && !shows_directory(above)) return above;
   }
   return {};
+}
+
+/// Of what is not on the disk. A node that a program has looked up is found as long as the kernel knows it.
+void Explainer::explain_without_entry(Explanation& result) const {
+  const auto walked = nodes_.walk(result.path);
+  const NodePtr looked_up = walked.missing.empty() ? walked.node : nullptr;
+  const std::string above = missing_above(result.path);
+  const bool has_entries = shows_directory(result.path) && above.empty();
+  result.visible = has_entries || looked_up;
+  result.where = "nowhere";
+  if (result.visible && (!looked_up || looked_up->is_directory())) {
+    result.where = "directory";
+    result.why = has_entries ? "entries of the cluster lie below it"
+                             : "a program has looked it up, and nothing of the cluster lies below it any more";
+  } else if (looked_up) {
+    const codec::Entry entry = looked_up->content.with([](const Content& content) { return content.entry; });
+    result.where = "store";
+    result.digest = entry.digest.to_hex();
+    result.origin = entry.origin;
+    result.why = "published by " + entry.origin + ", and looked up by a program before its entry went";
+  } else if (const std::string unfit = catalog_.why_unfit(layout::name_of(result.path)); !unfit.empty()) {
+    result.why = "the cluster has an entry that this host cannot use, and does not show: " + unfit +
+                 "; it is looked at again when the host changes, or at the next mount";
+  } else if (is_any_device(result.path) || is_any_device(above)) {
+    result.why = kAnyDeviceName;
+  } else {
+    result.why = result.scope.empty() ? "no file here, and " + result.why_private
+                                      : "no file here, and the cluster has no such entry in this scope";
+  }
 }
 
 void Explainer::explain_place(Explanation& result) {
@@ -171,20 +207,7 @@ void Explainer::explain_place(Explanation& result) {
     }
     return;
   }
-  if (!known) {
-    result.visible = shows_directory(result.path) && missing_above(result.path).empty();
-    result.where = result.visible ? "directory" : "nowhere";
-    if (result.visible) {
-      result.why = "entries of the cluster lie below it";
-    } else if (const std::string unfit = catalog_.why_unfit(layout::name_of(result.path)); !unfit.empty()) {
-      result.why = "the cluster has an entry that this host cannot use, and does not show: " + unfit +
-                   "; it is looked at again when the host changes, or at the next mount";
-    } else {
-      result.why = result.scope.empty() ? "no file here, and " + result.why_private
-                                        : "no file here, and the cluster has no such entry in this scope";
-    }
-    return;
-  }
+  if (!known) return explain_without_entry(result);
   // On a host with unequal devices it is the entry that says for which of them it is.
   if (result.scope.empty()) {
     result.scope = known->scope;
@@ -196,7 +219,9 @@ void Explainer::explain_place(Explanation& result) {
   if (const std::string above = missing_above(result.path); !above.empty()) {
     result.visible = false;
     result.why = "published by " + known->entry.origin + ", and not found here, because there is no directory " +
-                 shown_path(above) + "; it shows the cluster's names when a job makes it or uses it as its cache";
+                 shown_path(above) + "; it " +
+                 (is_any_device(above) ? "is " + std::string(kAnyDeviceName)
+                                       : "shows the cluster's names when a job makes it or uses it as its cache");
     return;
   }
   const std::string refusal = parcels_.why_not_unpacked(result.path, known->entry.digest);

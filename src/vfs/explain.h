@@ -34,6 +34,7 @@ class Explainer {
 
  private:
   void explain_place(Explanation& result);
+  void explain_without_entry(Explanation& result) const;
   [[nodiscard]] bool shows_directory(const std::string& path) const;
   [[nodiscard]] std::string missing_above(const std::string& path) const;
 

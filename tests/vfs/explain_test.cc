@@ -98,6 +98,41 @@ TEST_F(Explain, NamesTheEntryOfATritonFileOnAnyDevice) {
   EXPECT_TRUE(b.file_system->explain("triton/5/" + key + "/k.ttir").visible);
 }
 
+TEST_F(Explain, FindsNothingUnderTheNameThatOnlyTheClusterHasOfADevice) {
+  Host a(cluster);
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", own_pid()));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/k.ttir"));
+  for (const std::string& name : {std::string("triton/@"), "triton/@/" + key, "triton/@/" + key + "/k.ttir",
+                                  std::string("triton/0"), "triton/0/" + key, "triton/0/" + key + "/k.ttir"}) {
+    const auto told = b.file_system->explain(name);
+    EXPECT_EQ(told.visible, b.exists(name)) << name << ": " << told.why;
+    EXPECT_EQ(told.why.find("a name in the cluster only") != std::string::npos, name.starts_with("triton/@"))
+        << told.why;
+  }
+  ASSERT_TRUE(a.make_directories("triton/@"));
+  EXPECT_TRUE(a.file_system->explain("triton/@").visible) << "a job made it";
+}
+
+TEST_F(Explain, KnowsADirectoryThatAProgramHasLookedUpAsLongAsALookupFindsIt) {
+  Host a(cluster);
+  ASSERT_TRUE(a.publish_file(path, "print()"));
+  ASSERT_TRUE(a.sync());
+  Host b(cluster);
+  ASSERT_TRUE(b.wait_for_entry(path));
+  const std::string directory = path.substr(0, 2);
+  ASSERT_TRUE(b.make_directory("other"));
+  ASSERT_TRUE(b.exists(path));
+  ASSERT_TRUE(b.unlink(path));
+  for (const std::string& name : {path, directory, "other/" + directory, "other/" + path}) {
+    const auto told = b.file_system->explain(name);
+    EXPECT_EQ(told.visible, b.exists(name)) << name << ": " << told.why;
+  }
+  EXPECT_EQ(b.file_system->explain(directory).where, "directory");
+}
+
 TEST_F(Explain, TellsWhatWasRefused) {
   Host a(cluster);
   const std::string bad =

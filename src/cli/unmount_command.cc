@@ -47,10 +47,14 @@ void await_death(const std::string& socket, Milliseconds patience = kDeathPatien
   }
 }
 
-/// Says for what the command still waits; once, in one line.
-void tell_wait(const Located& mount, pid_t daemon) {
+/// What the socket says while the command waits for the end.
+Result<std::string> ask_meanwhile(const Located& mount) {
   constexpr Milliseconds kPatience{500};
-  const bool answers = control::ask(mount.socket, control::where_request(), Deadline::after(kPatience)).has_value();
+  return control::ask(mount.socket, control::where_request(), Deadline::after(kPatience));
+}
+
+/// Says for what the command still waits, in one line.
+void tell_wait(const Located& mount, pid_t daemon, bool answers) {
   const std::string process = daemon > 0 ? " (pid " + std::to_string(daemon) + ")" : "";
   const std::string why = answers ? "its daemon" + process + " finishes requests and publishes what is queued"
                                   : "its worker" + process +
@@ -69,6 +73,16 @@ Error too_late(const Located& mount, pid_t daemon) {
                                     " s: " + mount.mountpoint + ": " + remedy};
 }
 
+/// Takes a mount away whose worker was killed and is not let go by the kernel: nobody could say who uses it.
+Result<void> unmount_held(const Located& mount, pid_t held, const config::Environment& environment) {
+  INDUCTORFS_TRY(unmount_orphan(mount.mountpoint, true, environment));
+  return fail(ErrorCode::kUnavailable,
+              "the mount is gone, but its worker hung and was killed, and the kernel keeps it (pid " +
+                  std::to_string(held) + ") in a wait for the disk of --store: " + mount.mountpoint +
+                  ": that store is in use until the disk answers, and so is what jobs have open in the mount; what is "
+                  "not published is published after the next mount");
+}
+
 Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Environment& environment) {
   const Deadline deadline = Deadline::after(kUnmountPatience);
   pid_t silent = 0;
@@ -79,12 +93,18 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
     }
     if (!mount && mount.error().code() == ErrorCode::kNotFound && attempt > 0) return {};
     if (!mount) return fail(mount.error());
+    pid_t held = 0;
     const auto on_silence = [&](pid_t daemon) {
-      if (daemon != silent) tell_wait(*mount, daemon);
+      const Result<std::string> meanwhile = ask_meanwhile(*mount);
+      held = meanwhile ? control::held_worker(*meanwhile) : 0;
+      if (held == 0 && daemon != silent) tell_wait(*mount, daemon, meanwhile.has_value());
       silent = daemon;
+      return held == 0;
     };
     const Result<std::string> answer =
         control::ask_and_await_end(mount->socket, control::unmount_request(lazy), deadline, on_silence);
+    if (answer && held == 0) held = control::held_worker(*answer);
+    if (held > 0) return unmount_held(*mount, held, environment);
     if (answer && control::is_of_no_worker(*answer)) {
       INDUCTORFS_TRY(unmount_orphan(mountpoint, lazy, environment));
       await_death(mount->socket, kSupervisorPatience);

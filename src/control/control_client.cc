@@ -42,13 +42,12 @@ Result<std::string> ask(const std::string& path, std::string_view request, Deadl
 }
 
 Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline,
-                                      const std::function<void(pid_t daemon)>& on_silence) {
+                                      const std::function<bool(pid_t daemon)>& on_silence) {
   INDUCTORFS_TRY(check_size(request));
   INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
   const Result<void> sent = send_line(fd.get(), request, deadline);
-  Result<std::string> said = await_end(fd.get(), deadline, kSilence, [&] {
-    if (on_silence) on_silence(peer_of(fd.get()));
-  });
+  Result<std::string> said =
+      await_end(fd.get(), deadline, kSilence, [&] { return !on_silence || on_silence(peer_of(fd.get())); });
   if (!said) return said;
   while (said->ends_with('\n')) said->pop_back();
   if (said->empty()) return sent ? fail(ErrorCode::kUnavailable, "the daemon has gone") : fail(sent.error());

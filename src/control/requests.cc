@@ -185,4 +185,9 @@ bool is_of_no_worker(std::string_view answer) {
   return parsed.is_object() && member<bool>(parsed, "no_worker", false);
 }
 
+pid_t held_worker(std::string_view answer) {
+  const Json parsed = Json::parse(answer, nullptr, false);
+  return parsed.is_object() ? member<pid_t>(parsed, "held", 0) : 0;
+}
+
 }  // namespace inductorfs::control

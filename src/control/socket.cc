@@ -126,20 +126,17 @@ pid_t peer_of(int fd) {
 }
 
 Result<std::string> await_end(int fd, Deadline deadline, Milliseconds silence,
-                              const std::function<void()>& on_silence) {
+                              const std::function<bool()>& on_silence) {
   constexpr size_t kKept = 16384;
   std::string said;
   std::array<char, 256> piece{};
-  const Deadline quiet = deadline.earlier(silence);
-  bool told = false;
+  Deadline quiet = deadline.earlier(silence);
   while (true) {
-    if (!told && !wait_for(fd, POLLIN, quiet)) {
-      if (deadline.passed()) return too_late();
-      told = true;
-      on_silence();
+    if (!wait_for(fd, POLLIN, quiet)) {
+      if (deadline.passed() || !on_silence()) return too_late();
+      quiet = deadline.earlier(silence);
       continue;
     }
-    if (!wait_for(fd, POLLIN, deadline)) return too_late();
     const Result<std::optional<size_t>> got = receive_some(fd, piece.data(), piece.size());
     if (!got || (*got && **got == 0)) return said;  // a reset is an end too
     if (*got && said.size() < kKept) said.append(piece.data(), **got);

@@ -23,6 +23,7 @@ Result<std::string> Service::upgrade(const std::string& program) {
   if (!executable || ::access(program.c_str(), X_OK) != 0) {
     return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
   }
+  INDUCTORFS_TRY(store_watch_.answers());
   if (const Result<void> written = try_to_write(settings_.store); !written && is_of_host(written.error().code())) {
     return fail(written.error().code(), "not upgraded, version " INDUCTORFS_VERSION
                                         " goes on serving: the disk of --store takes no writes (" +

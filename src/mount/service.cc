@@ -94,6 +94,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       socket_directory_(config::runtime_directory(::geteuid(), config::process_environment())),
       socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
       also_(settings.mountpoint, settings.also, ::geteuid() == 0, places::also_record_path(socket_)),
+      store_watch_(settings_, *layers_),
       watch_(*layers_->remote, layers_->writes, log::redact_url(settings.remote),
              [this] { return layers_->catalog->status().entries; }),
       heartbeat_(settings_, *layers_),
@@ -185,6 +186,7 @@ void Service::stop() {
 }
 
 void Service::stop_threads() {
+  store_watch_.stop();
   if (threads_started_) {
     layers_->catalog->stop();
     session_->stop();
@@ -311,6 +313,7 @@ bool Service::announce_scopes() {
 }
 
 Result<void> Service::listen() {
+  store_watch_.start();
   Result<std::unique_ptr<control::ControlServer>> control = control::ControlServer::open(
       socket_,
       [this](std::string_view request, const control::Peer& peer) {
@@ -344,12 +347,13 @@ std::vector<std::string> Service::warnings() const {
 
 std::string Service::status(const control::Peer* guest) {
   return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news(),
-                      heartbeat_.status(), guest});
+                      store_watch_.look(), heartbeat_.status(), guest});
 }
 
 std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
 
 Result<std::string> Service::explain(const std::string& path, const control::Peer* guest) {
+  INDUCTORFS_TRY(store_watch_.answers());
   if (guest != nullptr && !layers_->file_system->lets_in(path, guest->uid, guest->groups)) {
     return fail(ErrorCode::kNotPermitted, "a directory above " + config::printable(path) + " does not let the user " +
                                               std::to_string(guest->uid) + " in; ask as its owner, or as root");
@@ -409,7 +413,8 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
   std::optional<uint64_t> asked;
   while (true) {
     const uint64_t lost = layers_->catalog->lost_tails();
-    Result<void> done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
+    Result<void> done = store_watch_.answers();  // what follows may wait for the disk without a deadline
+    if (done) done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
     // A server may go on acknowledging when another one has taken its place.
     if (done) done = layers_->remote->confirm_server(deadline.earlier(kSyncSlice));
     // The same one may have come back with less.
@@ -420,11 +425,7 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
       continue;
     }
     if (done) {
-      // What could not be written here is not there to be published.
-      INDUCTORFS_TRY(place_of_store(layers_->store->lock(), settings_.store));
-      if (std::string trouble = writing_trouble(settings_.store); !trouble.empty()) {
-        return fail(ErrorCode::kReadOnly, std::move(trouble));
-      }
+      INDUCTORFS_TRY(store_watch_.look().usable);  // what could not be written here is not there to be published
       return to_line(what_was_shared());
     }
     for (const StuckThread& stuck : supervision_.stuck_threads()) {

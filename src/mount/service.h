@@ -16,6 +16,7 @@
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/remote_watch.h"
 #include "inductorfs/mount/sharing.h"
+#include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/warmer.h"
 #include "inductorfs/places/also.h"
@@ -127,6 +128,7 @@ class Service final : public control::MountControl {
   std::string socket_directory_;
   std::string socket_;
   places::AlsoPlaces also_;
+  StoreWatch store_watch_;
   RemoteWatch watch_;
   Heartbeat heartbeat_;
   std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread

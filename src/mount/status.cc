@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/mount/status.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <utility>
 
-#include "inductorfs/base/disk_space.h"
-#include "inductorfs/base/fd.h"
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"
-#include "store_place.h"
 
 namespace inductorfs::mount {
 
@@ -35,7 +30,7 @@ Json also_list(const std::vector<places::AlsoState>& also) {
 }
 
 Json store_part(const StatusFacts& facts) {
-  const store::StoreUsage usage = facts.layers.store->usage();
+  const store::StoreUsage& usage = facts.store.usage;
   return {{"directory", facts.settings.store}, {"blobs", usage.blobs},           {"bytes", usage.bytes},
           {"size_limit", usage.size_limit},    {"free_floor", usage.free_floor}, {"evicted", usage.evicted}};
 }
@@ -125,36 +120,9 @@ uint64_t counted(const StatusFacts& facts, const char* name) {
   return found == counters.end() ? 0 : found->second;
 }
 
-/// Empty while the disk has room. Below the floor nothing is fetched although the cluster has it; at the end of the
-/// disk, or of a quota, which only a write finds, the writes of jobs fail too.
-std::string disk_warning(const StatusFacts& facts) {
-  const std::string& store = facts.settings.store;
-  const uint64_t floor = facts.layers.store->usage().free_floor;
-  constexpr uint64_t kAlmostNothing = 1ULL << 20;
-  const auto disk = disk_space(store);
-  if (!disk) return {};
-  const uint64_t available = disk->f_bavail * disk->f_frsize;
-  const std::string remedy = ": " + store + ": free some space there, or mount with another --store";
-  if (disk->f_files > 0 && disk->f_favail == 0) {
-    return "the disk of --store has no room for another file, so writes fail with ENOSPC" + remedy;
-  }
-  const std::string left = config::human_bytes(available) + " free";
-  if (available < kAlmostNothing) {
-    return "the disk of --store is full (" + left + "), so writes fail with ENOSPC" + remedy;
-  }
-  if (counted(facts, "store.without_room") > 0) {
-    return "the disk of --store has " + left +
-           ", but takes no more, as where a quota is reached, so writes fail with ENOSPC: " + store +
-           ": free some space there, raise the quota, or mount with another --store";
-  }
-  if (available >= floor) return {};
-  return "the disk of --store has " + left + ", less than the " + config::human_bytes(floor) +
-         " of --store-floor, so nothing is fetched from the cluster" + remedy;
-}
-
 /// Empty while the disk has given what was written to it, as far as anybody has found out.
 std::string damage_warning(const StatusFacts& facts) {
-  const store::StoreUsage usage = facts.layers.store->usage();
+  const store::StoreUsage& usage = facts.store.usage;
   if (usage.damaged == 0) return {};
   return "the disk gave other bytes than were written to it, " + std::to_string(usage.damaged) + " times, the last " +
          config::utc(usage.damaged_at) + ": " + facts.settings.store +
@@ -176,7 +144,7 @@ std::string refusal_warning(const StatusFacts& facts) {
 void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
   constexpr size_t kDigits = 16;
   constexpr size_t kShown = 4;
-  for (const auto& [scope, why] : facts.layers.catalog->status().unread) {
+  for (const auto& [scope, why] : facts.store.catalog.unread) {
     if (warnings.size() >= kShown) return;
     warnings.push_back("scope " + scope.substr(0, kDigits) + " cannot be read, so jobs compile what others have " +
                        "published there since: " + why);
@@ -187,10 +155,8 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
   add_unread_scopes(facts, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
-  const std::string& store = facts.settings.store;
-  for (std::string trouble : {place_trouble(facts.layers.store->lock(), store), writing_trouble(store)}) {
-    if (!trouble.empty()) warnings.push_back(std::move(trouble));
-  }
+  if (!facts.store.silence.empty()) warnings.push_back(facts.store.silence + "; the numbers are those of before");
+  for (const std::string& trouble : facts.store.troubles) warnings.push_back(trouble);
   if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
     warnings.push_back(why +
                        "; no mount shows what the cluster has, and none publishes, until inductorfs freeze --lift");
@@ -212,9 +178,6 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
         "the kernel has more files of this mount in its cache than the memory for the next worker holds, so a crash "
         "would "
         "lose open files; run `echo 2 > /proc/sys/vm/drop_caches` as root");
-  }
-  if (std::string warning = disk_warning(facts); !warning.empty()) {
-    warnings.push_back(std::move(warning));
   }
   if (std::string warning = damage_warning(facts); !warning.empty()) warnings.push_back(std::move(warning));
   for (const StuckThread& stuck : facts.supervision.stuck) {
@@ -274,8 +237,9 @@ Json histograms_part(const Counters& counters) {
 
 /// What lies in directories that are closed to the guest who asks; the lines begin with its path.
 void leave_out_closed(vfs::FileSystemStatus& files, const StatusFacts& facts) {
+  const bool silent = !facts.store.silence.empty();  // nobody knows what is closed
   const auto is_closed = [&](std::string_view path) {
-    return !facts.layers.file_system->lets_in(path, facts.guest->uid, facts.guest->groups);
+    return silent || !facts.layers.file_system->lets_in(path, facts.guest->uid, facts.guest->groups);
   };
   for (auto* lines : {&files.refused, &files.in_place, &files.still_written}) {
     std::erase_if(*lines, [&](const std::string& line) { return is_closed(line.substr(0, line.find(": "))); });
@@ -286,7 +250,7 @@ void leave_out_closed(vfs::FileSystemStatus& files, const StatusFacts& facts) {
 }  // namespace
 
 std::string status_json(const StatusFacts& facts) {
-  vfs::FileSystemStatus files = facts.layers.file_system->status();
+  vfs::FileSystemStatus files = facts.store.files;
   if (facts.guest != nullptr) leave_out_closed(files, facts);
   Json counters = Json::object();
   for (const auto& [name, value] : facts.layers.counters.snapshot()) counters[name] = value;
@@ -295,7 +259,7 @@ std::string status_json(const StatusFacts& facts) {
                   {"pid", ::getpid()},
                   {"store", store_part(facts)},
                   {"remote", remote_part(facts)},
-                  {"catalog", catalog_part(facts.layers.catalog->status())},
+                  {"catalog", catalog_part(facts.store.catalog)},
                   {"cluster", facts.cluster},
                   {"file_system", file_system_part(files)},
                   {"unknown_programs", unknown_part(facts.layers.host->unknown_jobs())},

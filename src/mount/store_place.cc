@@ -13,7 +13,9 @@
 #include <climits>
 #include <optional>
 
+#include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/text.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -73,6 +75,29 @@ std::string writing_trouble(const std::string& store) {
   return "the disk of --store cannot be written to (" + error_from_errno(errno, "open", lock).what() +
          "), so writes fail and nothing new is published: " + store +
          ": see what the kernel says of it (dmesg), make it writable again, or mount with another --store";
+}
+
+std::string space_trouble(const std::string& store, uint64_t floor, bool takes_no_more) {
+  constexpr uint64_t kAlmostNothing = 1ULL << 20;
+  const auto disk = disk_space(store);
+  if (!disk) return {};
+  const uint64_t available = disk->f_bavail * disk->f_frsize;
+  const std::string remedy = ": " + store + ": free some space there, or mount with another --store";
+  if (disk->f_files > 0 && disk->f_favail == 0) {
+    return "the disk of --store has no room for another file, so writes fail with ENOSPC" + remedy;
+  }
+  const std::string left = config::human_bytes(available) + " free";
+  if (available < kAlmostNothing) {
+    return "the disk of --store is full (" + left + "), so writes fail with ENOSPC" + remedy;
+  }
+  if (takes_no_more) {
+    return "the disk of --store has " + left +
+           ", but takes no more, as where a quota is reached, so writes fail with ENOSPC: " + store +
+           ": free some space there, raise the quota, or mount with another --store";
+  }
+  if (available >= floor) return {};
+  return "the disk of --store has " + left + ", less than the " + config::human_bytes(floor) +
+         " of --store-floor, so nothing is fetched from the cluster" + remedy;
 }
 
 Result<void> refuse_without_marks(const std::string& store) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "inductorfs/base/result.h"
@@ -18,6 +19,10 @@ namespace inductorfs::mount {
 
 /// Says what keeps the store from being written to, with a remedy, where the disk tells without a write; else empty.
 [[nodiscard]] std::string writing_trouble(const std::string& store);
+
+/// Says that the disk has no room for what jobs write, or less than `floor`, below which nothing is fetched; else
+/// empty. `takes_no_more`: a write has found none, which the disk does not tell of a quota.
+[[nodiscard]] std::string space_trouble(const std::string& store, uint64_t floor, bool takes_no_more);
 
 /// Refuses a store whose file system keeps no extended attributes, with kInvalid, for a mount that begins. The
 /// directory may not be made yet.

@@ -110,8 +110,10 @@ void Supervision::watch_threads(SteadyTime now) {
   const auto stuck = watch_.look(now, threads_at_work());
   stuck_.with([&](auto& known) { known = stuck; });
   if (stuck.empty()) return;
+  // One of them may still write, whatever the others wait for.
+  const auto writer = std::ranges::find_if(stuck, [](const StuckThread& thread) { return thread.waits_for_disk; });
   give_up_.with([&](const GiveUp& give_up) {
-    if (give_up) give_up(stuck.front());
+    if (give_up) give_up(writer == stuck.end() ? stuck.front() : *writer);
   });
 }
 

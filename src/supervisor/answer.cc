@@ -57,6 +57,11 @@ fuse_statfs_out statistics() {
   return out;
 }
 
+/// What snprintf(3) has written there; `size` is what it has returned.
+std::span<const char> written(const std::array<char, kAnswerLimit>& room, int size) {
+  return {room.data(), size < 0 ? 0 : std::min<size_t>(static_cast<size_t>(size), room.size() - 1)};
+}
+
 }  // namespace
 
 std::span<const char> answer(std::span<const char> request, const Root& root,
@@ -98,7 +103,18 @@ std::span<const char> no_worker_line(int ended, Time seconds, std::array<char, k
       "names are absent in it and files give EIO: %s (the last one ended with %s %d): another one is tried in %d s; "
       "see mount.failed in its log\"}\n",
       why, ended < 0 ? "signal" : "code", ended < 0 ? -ended : ended, static_cast<int>(seconds));
-  return {room.data(), size < 0 ? 0 : std::min<size_t>(static_cast<size_t>(size), room.size() - 1)};
+  return written(room, size);
+}
+
+std::span<const char> held_line(pid_t worker, std::array<char, kAnswerLimit>& room) noexcept {
+  const int size = std::snprintf(
+      room.data(), room.size(),
+      "{\"ok\":false,\"no_worker\":true,\"held\":%d,\"code\":\"unavailable\",\"error\":\"nobody serves this mount now, "
+      "and jobs wait in it: its worker hung and was killed, and the kernel keeps it (pid %d) in a wait for the disk of "
+      "--store: let that disk answer (dmesg may say why it does not), and another worker goes on; or take the mount "
+      "away with inductorfs unmount\"}\n",
+      worker, worker);
+  return written(room, size);
 }
 
 }  // namespace inductorfs::supervisor

@@ -30,5 +30,7 @@ inline constexpr size_t kAnswerLimit = 512;
 /// worker, or its signal as a negative number; `seconds`: until another one is tried.
 [[nodiscard]] std::span<const char> no_worker_line(int ended, Time seconds,
                                                    std::array<char, kAnswerLimit>& room) noexcept;
+/// The same while a killed worker does not end (Core::is_held()).
+[[nodiscard]] std::span<const char> held_line(pid_t worker, std::array<char, kAnswerLimit>& room) noexcept;
 
 }  // namespace inductorfs::supervisor

@@ -29,7 +29,7 @@ void Core::finish(int code) {
 
 void Core::started(Time now) {
   phase_ = Phase::kStarting;
-  killed_ = false;
+  killed_ = held_ = false;
   handing_over_ = false;
   const Time patience = trying_new_ ? limits_.upgrade : limits_.start + (ever_served_ ? 0 : kFirstStartGrace);
   deadline_ = now + patience;
@@ -197,18 +197,31 @@ Action Core::next(Time now, const Signs& signs) {
     started_safe_ = safe_mode_;
     return Action::kStart;
   }
-  if (killed_) return Action::kNothing;  // it may take a while: a process in the kernel's hands dies when they let go
+  if (killed_) return next_of_killed(now);
   const bool late = ended_ || (deadline_ != 0 && now >= deadline_);
   const bool is_hung = phase_ == Phase::kServing && limits_.hang != 0 && now - silent_since_ > limits_.hang;
   if (!late && !is_hung) return Action::kNothing;
   killed_ = true;
+  killed_at_ = now;
   return Action::kKill;
+}
+
+/// It may take a while: a process in the kernel's hands dies when they let go. The mount's end waits for it no longer
+/// than anybody else.
+Action Core::next_of_killed(Time now) {
+  if (now - killed_at_ < kDeathPatience) return Action::kNothing;
+  if (!std::exchange(held_, true)) return Action::kHeld;
+  if (!ended_ && stops_ == 0) return Action::kNothing;
+  leaves_mount_ = leaves_mount_ || !ended_;
+  if (!ended_) finish(1);
+  return Action::kEnd;
 }
 
 Time Core::beat_rest() const { return limits_.hang == 0 ? kLongest : std::clamp<Time>(limits_.hang / 4, 1, kLongest); }
 
 Time Core::rest(Time now) const {
   if (phase_ == Phase::kDown) return std::clamp<Time>(start_at_ - now, 0, kLongest);
+  if (killed_) return held_ ? kLongest : std::clamp<Time>(killed_at_ + kDeathPatience - now, 0, kLongest);
   if (phase_ == Phase::kStarting) return kSoon;
   return deadline_ == 0 ? beat_rest() : std::clamp<Time>(deadline_ - now, 0, beat_rest());
 }

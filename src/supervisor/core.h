@@ -32,6 +32,7 @@ enum class Action {
   kNothing,
   kStart,    ///< start a worker, from the new program if trying_new(); then call started() or start_failed()
   kKill,     ///< kill the worker
+  kHeld,     ///< the kernel does not let the killed worker end: is_held() from now on
   kAdopt,    ///< the new program serves: it is the program from now on
   kDiscard,  ///< give up the new program
   kGoBack,   ///< the new program has served and crashes: the earlier one is the program again
@@ -68,6 +69,8 @@ class Core {
   [[nodiscard]] Time rest_of_pause(Time now) const { return start_at_ > now ? start_at_ - now : 0; }
 
   [[nodiscard]] bool alive() const { return phase_ != Phase::kDown; }
+  /// Says whether the worker was killed and has not ended since: it waits in the kernel, for a disk as a rule.
+  [[nodiscard]] bool is_held() const { return alive() && held_; }
   [[nodiscard]] bool trying_new() const { return trying_new_; }
   /// Says whether no worker can start, so that the supervisor answers the kernel itself.
   [[nodiscard]] bool responding() const { return responding_; }
@@ -98,7 +101,8 @@ class Core {
   static constexpr Time kSafeModeLeast = 600'000;  ///< time without a crash after which a restart leaves safe mode
   static constexpr unsigned kFailuresUntilResponder = 3;
   static constexpr Time kRetryWhileResponding = 30'000;
-  static constexpr Time kRetryOfHost = 2'000;  ///< after a worker that the host did not let take over
+  static constexpr Time kDeathPatience = 3'000;  ///< from the kill of a worker until it counts as held
+  static constexpr Time kRetryOfHost = 2'000;    ///< after a worker that the host did not let take over
   /// The process that asked for the first start normally ends it; this limit is for the case that it does not.
   static constexpr Time kFirstStartGrace = 15'000;
 
@@ -106,6 +110,7 @@ class Core {
   enum class Phase { kDown, kStarting, kServing };
 
   void look(Time now, const Signs& signs);
+  [[nodiscard]] Action next_of_killed(Time now);
   void finish(int code);
   Outcome crashed(Time now, bool healthy);
   Outcome refused_by_host(Time now);
@@ -126,6 +131,8 @@ class Core {
   Time silent_since_ = 0;  ///< the last sign of life, later by the time in which we did not run ourselves
   bool ever_served_ = false;
   bool killed_ = false;  ///< the supervisor has killed the current worker
+  Time killed_at_ = 0;
+  bool held_ = false;
   bool handing_over_ = false;
   bool trying_new_ = false;
   bool adopt_ = false;

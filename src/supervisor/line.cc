@@ -2,7 +2,9 @@
 #include "line.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +13,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 
-#include "inductorfs/base/fd.h"
 #include "inductorfs/base/journal.h"
 
 namespace inductorfs::supervisor {
@@ -38,6 +40,41 @@ size_t put_time(std::array<char, kLineLimit>& line) {
   return static_cast<size_t>(std::max(used, 0));
 }
 
+/// The children that write; those beyond are not begun, and their lines are lost.
+std::array<pid_t, 4> writers{};
+
+/// Returns how many of them have not ended.
+size_t reap_writers() {
+  for (pid_t& writer : writers) {
+    if (writer != 0 && ::waitpid(writer, nullptr, WNOHANG) != 0) writer = 0;
+  }
+  return static_cast<size_t>(std::ranges::count_if(writers, [](pid_t writer) { return writer != 0; }));
+}
+
+/// In the child, which the kernel may never let go: it keeps nothing else open.
+[[noreturn]] void append(std::string_view line) {
+  (void)::syscall(SYS_close_range, 0, ~0U, 0);  // best effort: Linux 5.9
+  // Not made when it is missing: its owner and mode are the worker's business.
+  const int file = ::open(destination, O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file >= 0) (void)!::write(file, line.data(), line.size());
+  ::_exit(0);
+}
+
+/// By a child: the log lies beside the blobs as a rule, on a disk that may not answer.
+void append_aside(std::string_view line) {
+  constexpr int kTurns = 500;
+  constexpr timespec kTurn{0, 1'000'000};
+  const size_t left = reap_writers();
+  if (left == writers.size()) return;
+  const bool stands_still = left > 0;
+  pid_t& writer = *std::ranges::find(writers, 0);
+  const pid_t child = ::fork();
+  if (child == 0) append(line);
+  writer = std::max(child, 0);
+  if (child < 0 || stands_still) return;
+  for (int i = 0; i < kTurns && reap_writers() > 0; ++i) (void)::nanosleep(&kTurn, nullptr);
+}
+
 }  // namespace
 
 void log_to(const char* path) { destination = path; }
@@ -54,10 +91,8 @@ void log_line(const char* level, const char* format, ...) {
   va_end(arguments);
   used = std::min(used + static_cast<size_t>(std::max(more, 0)), line.size() - 2);  // a long line is cut
   line[used++] = '\n';
-  // Not made when it is missing: its owner and mode are the worker's business.
-  const Fd file(destination == nullptr ? -1 : ::open(destination, O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (destination != nullptr && !file) return;
-  (void)!::write(file ? file.get() : STDERR_FILENO, line.data(), used);  // nobody else could be told
+  if (destination != nullptr) return append_aside({line.data(), used});
+  (void)!::write(STDERR_FILENO, line.data(), used);  // nobody else could be told
 }
 
 }  // namespace inductorfs::supervisor

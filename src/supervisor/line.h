@@ -5,7 +5,7 @@
 namespace inductorfs::supervisor {
 
 /// Sets the path of the log; nullptr means standard error. The text must stay valid. The file is opened for each line,
-/// because other processes rotate the log.
+/// because other processes rotate the log, and by a child process, for which nobody waits long.
 void log_to(const char* path);
 
 /// Writes a line. `level` is "info", "warning" or "error". `format` makes the event and its fields:

@@ -91,6 +91,7 @@ int Loop::run() {
     take_words();
     reap();
     if (core_.responding() && signs().serving == 0) respond();
+    if (core_.is_held()) answer_control();
   }
   if (core_.leaves_mount()) detach(task_.mountpoint);
   return core_.exit_code();
@@ -112,6 +113,11 @@ bool Loop::act() {
       case Action::kKill:
         log_line("error", "supervisor.worker_hung pid=%d action=killed", worker_.pid());
         worker_.signal(SIGKILL);
+        break;
+      case Action::kHeld:
+        log_line("error",
+                 "supervisor.worker_held pid=%d why=\"it waits in the kernel, for the store's disk as a rule\"",
+                 worker_.pid());
         break;
       case Action::kAdopt:
         earlier_program_ = std::move(program_);
@@ -136,11 +142,13 @@ bool Loop::act() {
 }
 
 void Loop::wait() {
-  const int device = core_.responding() && device_ ? device_.get() : -1;
-  const int control = device >= 0 && !core_.alive() ? control_.get() : -1;
+  const bool responds = core_.responding() && device_;
+  const int device = responds || core_.is_held() ? device_.get() : -1;
+  const int control = answers_control() ? control_.get() : -1;
   std::array<pollfd, 4> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
-                              pollfd{device, POLLIN, 0}, pollfd{control, POLLIN, 0}};
+                              pollfd{device, static_cast<short>(responds ? POLLIN : 0), 0}, pollfd{control, POLLIN, 0}};
   (void)::poll(items.data(), items.size(), static_cast<int>(core_.rest(now())));  // an interruption is a turn, too
+  if (core_.is_held() && (items[2].revents & POLLERR) != 0) core_.session_ended();
 }
 
 void Loop::start_worker() {
@@ -250,15 +258,19 @@ void Loop::tell(Outcome outcome, pid_t pid, int status) const {
   }
 }
 
+bool Loop::answers_control() const { return device_ && (core_.is_held() || (core_.responding() && !core_.alive())); }
+
 /// Tells whoever asks, without hearing what: nothing here may wait for another process.
 void Loop::answer_control() {
   std::array<char, kAnswerLimit> room;
-  for (size_t i = 0; i < kRequestsInARow && control_ && !core_.alive(); ++i) {
+  for (size_t i = 0; i < kRequestsInARow && control_ && answers_control(); ++i) {
     const Fd peer(::accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!peer) return;
     const int status = core_.last_status();
-    const std::span<const char> text = no_worker_line(WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status),
-                                                      core_.rest_of_pause(now()) / 1000, room);
+    const std::span<const char> text =
+        core_.is_held() ? held_line(worker_.pid(), room)
+                        : no_worker_line(WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status),
+                                         core_.rest_of_pause(now()) / 1000, room);
     (void)::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }

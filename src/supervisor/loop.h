@@ -40,6 +40,7 @@ class Loop {
   void start_messenger();
   void reap();
   void tell(Outcome outcome, pid_t pid, int status) const;
+  [[nodiscard]] bool answers_control() const;
   void answer_control();
   void respond();
   void answer_left_over();

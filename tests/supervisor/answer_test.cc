@@ -86,6 +86,16 @@ TEST(Responder, RefusesEverythingElse) {
   }
 }
 
+TEST(Responder, HasRoomForWhatItTellsOfAWorker) {
+  std::array<char, kAnswerLimit> room{};
+  for (const std::span<const char> line : {held_line(2'147'483'647, room), no_worker_line(-64, 100'000, room)}) {
+    ASSERT_FALSE(line.empty());
+    EXPECT_EQ(line.back(), '\n') << "cut";
+  }
+  const std::span<const char> line = held_line(4711, room);
+  EXPECT_NE(std::string(line.begin(), line.end()).find("\"held\":4711,"), std::string::npos);
+}
+
 TEST(Responder, IgnoresWhatIsNoMessage) {
   std::array<char, kAnswerLimit> room{};
   const std::array<char, 8> cut{};

@@ -381,6 +381,67 @@ TEST_F(NewProgram, IsReplacedByTheOneOfTheLastUpgradeButOne) {
   EXPECT_EQ(crashes_until_back(10, 10), Core::kCrashesOfNew) << "the second one is on trial still";
 }
 
+// ---- a worker that a kill does not end
+
+/// A worker that has hung and was killed, and that the kernel does not let go.
+class HeldWorker : public Decisions {
+ protected:
+  void hang(const Limits& limits = {}) {
+    core_ = Core{limits};
+    start_and_serve();
+    while (next() == Action::kNothing) now_ += 1000;
+    pass(Core::kDeathPatience);
+    ASSERT_FALSE(core_.is_held()) << "most die at once";
+    ASSERT_EQ(next(), Action::kHeld);
+    ASSERT_TRUE(core_.is_held());
+    ASSERT_EQ(next(), Action::kNothing) << "it is said once";
+  }
+};
+
+TEST_F(HeldWorker, IsFollowedByAnotherWhenTheKernelLetsItGo) {
+  hang();
+  pass(600'000);
+  EXPECT_EQ(end(kKilled), Outcome::kCrashed);
+  EXPECT_TRUE(core_.last_was_hung());
+  EXPECT_FALSE(core_.is_held());
+  start_and_serve();
+  EXPECT_FALSE(core_.is_held());
+}
+
+TEST_F(HeldWorker, HoldsUpNoStop) {
+  hang();
+  core_.asked_to_stop(now_);
+  EXPECT_EQ(next(), Action::kEnd);
+  EXPECT_EQ(core_.exit_code(), 1);
+  EXPECT_TRUE(core_.leaves_mount());
+}
+
+TEST_F(HeldWorker, HoldsUpNoStopThatCameBefore) {
+  start_and_serve();
+  core_.asked_to_stop(now_);
+  while (next() == Action::kNothing) now_ += 1000;
+  pass(Core::kDeathPatience);
+  EXPECT_EQ(next(), Action::kHeld);
+  EXPECT_EQ(next(), Action::kEnd);
+  EXPECT_TRUE(core_.leaves_mount());
+}
+
+TEST_F(HeldWorker, IsWaitedForNoLongerThanTheMountIsThere) {
+  hang();
+  core_.session_ended();
+  EXPECT_EQ(next(), Action::kEnd);
+  EXPECT_EQ(core_.exit_code(), 0);
+  EXPECT_FALSE(core_.leaves_mount()) << "it has gone";
+}
+
+TEST_F(HeldWorker, IsNoticedInTime) {
+  start_and_serve();
+  while (next() == Action::kNothing) now_ += 1000;
+  EXPECT_EQ(core_.rest(now_), Core::kDeathPatience);
+  now_ += Core::kDeathPatience;
+  EXPECT_EQ(core_.rest(now_), 0);
+}
+
 // ---- crash loops
 
 TEST_F(Decisions, EntersSafeModeAfterCrashesWithinAMinute) {

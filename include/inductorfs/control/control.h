@@ -57,10 +57,11 @@ class ControlServer {
 /// kUnavailable when nobody answers at it, kInvalid when the request has more than kRequestLimit bytes.
 [[nodiscard]] Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline);
 /// Asks as ask() does, then waits until the daemon has closed the connection. Returns the last line that the daemon
-/// sent. After kSilence without an end it calls `on_silence`, once, with the process that listens (0: not known).
+/// sent. After each kSilence without an end it calls `on_silence` with the process that listens (0: not known), and
+/// gives up (kTimedOut) when that returns false.
 [[nodiscard]] Result<std::string> ask_and_await_end(const std::string& path, std::string_view request,
                                                     Deadline deadline,
-                                                    const std::function<void(pid_t daemon)>& on_silence = {});
+                                                    const std::function<bool(pid_t daemon)>& on_silence = {});
 inline constexpr Milliseconds kSilence{1500};
 /// Sends a further line to the peers that this process has answered with hold_until_exit; for the process's last
 /// moment.

@@ -88,5 +88,7 @@ class MountControl {
 [[nodiscard]] Result<std::string> parse_answer(std::string_view answer);
 /// Says whether the supervisor has answered, because no worker can serve the mount; it does nothing that is asked.
 [[nodiscard]] bool is_of_no_worker(std::string_view answer);
+/// Returns the worker that was killed and that the kernel does not let end, when that is why; else 0.
+[[nodiscard]] pid_t held_worker(std::string_view answer);
 
 }  // namespace inductorfs::control

@@ -29,9 +29,9 @@ inline constexpr const char* kTemporarySuffix = ".new";
 [[nodiscard]] Result<std::string> receive_line(int fd, size_t limit, Deadline deadline);
 [[nodiscard]] Result<void> send_line(int fd, std::string_view line, Deadline deadline);
 /// Waits until the peer closes, and returns the beginning of what it sent until then. kTimedOut.
-/// If that takes longer than `silence`, it calls `on_silence`, once.
+/// After each `silence` it calls `on_silence`, and gives up (kTimedOut) when that returns false.
 [[nodiscard]] Result<std::string> await_end(int fd, Deadline deadline, Milliseconds silence,
-                                            const std::function<void()>& on_silence);
+                                            const std::function<bool()>& on_silence);
 /// Returns the process that listens, or listened, at the other end of a connection that this process has made; 0 when
 /// the kernel does not tell, and for a process of another PID namespace.
 [[nodiscard]] pid_t peer_of(int fd);

@@ -9,6 +9,7 @@
 #include "inductorfs/host/host_watch.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/remote_watch.h"
+#include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/places/also.h"
 
@@ -23,6 +24,7 @@ struct StatusFacts {
   std::vector<places::AlsoState> also;
   host::FactsNews news;
   SupervisionNews supervision;
+  StoreNews store;
   config::Json cluster = config::Json::object();  ///< Heartbeat::status()
   const control::Peer* guest = nullptr;           ///< control::MountControl::status()
 };

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk of which one call fails (tests/support/faulty_store.cc), and the jobs of a node whose store lies on it. Root."""
+import contextlib
 import functools
 import hashlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -33,6 +35,15 @@ class FaultyDisk(Disk):
         super().__exit__(*arguments)
         self._server.kill()
         self._server.wait(20)
+
+    @contextlib.contextmanager
+    def silent(self):
+        """No call of this disk is answered."""
+        self._server.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.send_signal(signal.SIGCONT)
 
     def counts(self):
         """{kind of call: how many there were}"""

@@ -216,7 +216,8 @@ class Node:
 
     def supervisors(self):
         """Pids of the processes that keep this mount, and start another worker when one ends."""
-        return self._processes("inductorfs-supervisor")
+        found = self._processes("inductorfs-supervisor")
+        return [pid for pid in found if parent(pid) not in found]  # it writes its log by children
 
     def messengers(self):
         """Pids of the processes that tell the kernel what to forget."""

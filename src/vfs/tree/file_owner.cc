@@ -86,6 +86,7 @@ Result<void> set_file_owner(int file, const FileOwner& owner) {
 bool holds_specials(int directory) { return get(directory, kSpecials, nullptr, 0) >= 0 || errno != ENODATA; }
 
 Result<void> note_specials(int directory) {
+  if (get(directory, kSpecials, nullptr, 0) >= 0) return {};  // it is a write of the disk's journal
   return set(directory, kSpecials, "1") ? Result<void>{} : fail_errno("setxattr", kSpecials);
 }
 

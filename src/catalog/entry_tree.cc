@@ -462,6 +462,15 @@ std::set<std::string> EntryTree::awaited_of(ScopeIndex scope) const {
   return paths;
 }
 
+bool EntryTree::awaits() const {
+  return std::ranges::any_of(awaited_, [this](const auto& one) {
+    const PathNode* const node = node_of(one.first);
+    return node != nullptr && std::ranges::any_of(node->leaves, [&](const Leaf& leaf) {
+             return std::ranges::find(one.second, leaf.digest) != one.second.end();
+           });
+  });
+}
+
 void EntryTree::stop_awaiting(const std::set<std::string>& paths) {
   for (const auto& path : paths) awaited_.erase(path);
 }

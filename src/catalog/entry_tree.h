@@ -135,7 +135,7 @@ class EntryTree {
   /// Returns the paths of those that the scope shows as they were published; and ends the wait for some.
   [[nodiscard]] std::set<std::string> awaited_of(ScopeIndex scope) const;
   void stop_awaiting(const std::set<std::string>& paths);
-  [[nodiscard]] bool awaits() const { return !awaited_.empty(); }
+  [[nodiscard]] bool awaits() const;  ///< any, in whatever scope
 
   /// Returns how many entries there are, those of all followed scopes together.
   [[nodiscard]] uint64_t known() const { return known_.total(is_followed()); }

@@ -63,8 +63,24 @@ struct Durable {
   uint64_t wakes = 0;  ///< counts reasons for the publish thread to look again
   std::optional<Error> last_error;
 
+  uint64_t awaited = 0;      ///< how often note_awaited() was called
+  bool awaits_echo = false;  ///< the queue counts as short for that alone
+
+  /// What was published is not read back yet: whoever is killed now leaves it to the next worker to look.
+  [[nodiscard]] Result<void> note_awaited() {
+    ++awaited;
+    if (queue_is_short) return {};
+    auto noted = note_queue(false);
+    awaits_echo = true;
+    return noted;
+  }
+  /// All of it is, unless note_awaited() was called since `awaited` was `seen`.
+  [[nodiscard]] Result<void> note_read_back(uint64_t seen) {
+    return awaits_echo && awaited == seen ? note_queue(true) : Result<void>{};
+  }
   /// Catalog::note_queue()
   [[nodiscard]] Result<void> note_queue(bool whole) {
+    awaits_echo = false;
     if (queue_is_short == !whole) return {};
     queue_is_short = !whole;
     return database.note_queue(whole);

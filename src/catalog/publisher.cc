@@ -271,8 +271,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
       awaits = true;
     }
   });
-  // Who is killed before it has come leaves it to the next worker to look whether the cluster has it.
-  if (awaits) parts_.count_failure(parts_.durable.with([](Durable& durable) { return durable.note_queue(false); }));
+  if (awaits) parts_.count_failure(parts_.durable.with([](Durable& durable) { return durable.note_awaited(); }));
   fail_point("publish.shown");
   PublishReport report = outcome.report;
   std::optional<std::string> root;  // of what the cluster has taken and this process has queued

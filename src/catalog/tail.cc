@@ -71,6 +71,7 @@ void Tail::run() {
     note_synced();
     if (disturbed()) continue;
     note_answered();
+    note_read_back();
     write_snapshots();
     if (std::exchange(untidy_, false)) forget_old_scopes();
     activity.reset();
@@ -135,6 +136,12 @@ void Tail::note_answered() {
   const auto is_new = [this](const State& state) { return state.answered != asked_; };
   if (!state_.with(is_new)) return;
   state_.notify_with([this](State& state) { state.answered = asked_; });
+}
+
+void Tail::note_read_back() {
+  const uint64_t seen = parts_.durable.with([](const Durable& durable) { return durable.awaited; });
+  if (parts_.tree.read([](const EntryTree& tree) { return tree.awaits(); })) return;
+  parts_.count_failure(parts_.durable.with([seen](Durable& durable) { return durable.note_read_back(seen); }));
 }
 
 uint64_t Tail::lost_tails() const {

@@ -114,6 +114,8 @@ class Tail {
   void read_to_end(Followed& scope);
   void note_loss();
   void note_end(Followed& scope);
+  /// Ends Durable::awaits_echo.
+  void note_read_back();
   [[nodiscard]] static bool doubts(Followed& scope, const std::set<std::string>& own);
   [[nodiscard]] bool forgets(const Followed& scope, const remote::Delta& delta);
   void failed(Followed& scope, const Error& error);

@@ -132,6 +132,31 @@ TEST_F(TailTest, WhatWasNotReadBackMakesTheQueueShortForTheNextWorker) {
   EXPECT_TRUE(open().queue_may_be_short());
 }
 
+/// Else each worker would look at all that the cluster has swept or refused, after each upgrade.
+TEST_F(TailTest, WhatWasReadBackLeavesTheQueueWholeForTheNextWorker) {
+  options_.poll_interval = Milliseconds(60'000);
+  Catalog& catalog = start_synced();
+  catalog.note_queue(true);
+  for (const char* bytes : {"1", "2"}) {
+    EXPECT_EQ(publish(plain("f", bytes)).state, PublishState::kPublished);
+    EXPECT_TRUE(catalog.queue_may_be_short());
+    EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+    EXPECT_TRUE(eventually([&] { return !catalog.queue_may_be_short(); })) << bytes;
+  }
+  close();
+  EXPECT_FALSE(open().queue_may_be_short());
+}
+
+TEST_F(TailTest, WhatWasReadBackMakesNoQueueWholeThatWasShortBefore) {
+  options_.poll_interval = Milliseconds(60'000);
+  Catalog& catalog = start_synced();
+  catalog.note_queue(false);
+  EXPECT_EQ(publish(plain("f", "1")).state, PublishState::kPublished);
+  EXPECT_TRUE(catalog.wait_read_again(catalog.read_again(), Deadline::after(kPatience)));
+  close();
+  EXPECT_TRUE(open().queue_may_be_short());
+}
+
 TEST_F(TailTest, WhatIsReadBackForTheFirstTimeIsNoLoss) {
   options_.poll_interval = Milliseconds(60'000);
   remote_.set("aa", elsewhere("g", "2"));

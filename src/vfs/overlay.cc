@@ -340,7 +340,10 @@ Result<void> Overlay::sync(Deadline deadline) {
       return fail(ErrorCode::kTimedOut, "still written to, or waiting for the local disk: " +
                                             in_words(sealer_.waiting_paths(kReportedPaths)));
     }
-    if (!sealer_.try_for_room(deadline)) return fail(ErrorCode::kTimedOut, "still trying what waits for room");
+    if (!sealer_.try_for_room(deadline)) {
+      return fail(ErrorCode::kTimedOut, "the local disk has not said yet whether it has room again for these: " +
+                                            in_words(sealer_.paths_without_room(kReportedPaths)));
+    }
   } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the sealer gives back what it is given too early
   INDUCTORFS_TRY(services_.catalog.drain(deadline));
   if (sealing_.queued_again() != queued_again) return sync(deadline);

@@ -15,6 +15,12 @@ class Explain : public ::testing::Test {
  protected:
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
   const std::string path = in_code_directory(code_name("code") + ".py");
+
+  /// `a` compiles a kernel, and `b` knows of it.
+  static bool share_kernel(Host& a, Host& b, const std::string& key) {
+    return a.triton_compile("triton/0/" + key, "first", own_pid()) && a.sync() &&
+           b.wait_for_entry("triton/@/" + key + "/k.ttir");
+  }
 };
 
 TEST_F(Explain, FollowsAnArtefactFromItsWriterToItsReader) {
@@ -89,22 +95,18 @@ TEST_F(Explain, SaysWhyAPathIsPrivate) {
 
 TEST_F(Explain, NamesTheEntryOfATritonFileOnAnyDevice) {
   Host a(cluster);
-  const std::string key = triton_key_of("kernel");
-  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", own_pid()));
-  ASSERT_TRUE(a.sync());
   Host b(cluster);
-  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/k.ttir"));
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(share_kernel(a, b, key));
   EXPECT_EQ(b.file_system->explain("triton/5/" + key + "/k.ttir").canonical, "triton/@/" + key + "/k.ttir");
   EXPECT_TRUE(b.file_system->explain("triton/5/" + key + "/k.ttir").visible);
 }
 
 TEST_F(Explain, FindsNothingUnderTheNameThatOnlyTheClusterHasOfADevice) {
   Host a(cluster);
-  const std::string key = triton_key_of("kernel");
-  ASSERT_TRUE(a.triton_compile("triton/0/" + key, "first", own_pid()));
-  ASSERT_TRUE(a.sync());
   Host b(cluster);
-  ASSERT_TRUE(b.wait_for_entry("triton/@/" + key + "/k.ttir"));
+  const std::string key = triton_key_of("kernel");
+  ASSERT_TRUE(share_kernel(a, b, key));
   for (const std::string& name : {std::string("triton/@"), "triton/@/" + key, "triton/@/" + key + "/k.ttir",
                                   std::string("triton/0"), "triton/0/" + key, "triton/0/" + key + "/k.ttir"}) {
     const auto told = b.file_system->explain(name);

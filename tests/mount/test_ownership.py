@@ -129,6 +129,32 @@ def test_each_call_ends_as_on_a_local_disk(cluster, seed):
             assert stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode), (above, name)
 
 
+@pytest.mark.parametrize("name", ["owner", "specials", "sealed", "makers"])
+def test_nobody_says_himself_whose_a_file_is(cluster, name):
+    node = cluster.node("a", start=False)
+    os.chmod(node.cache, 0o1777)
+    for above in (cluster.directory, node.cache.parent):
+        os.chmod(above, 0o755)
+    node.start(*cluster.options())
+    path = node.cache / "own"
+
+    def attempt():
+        path.write_text("mine")
+        errors = []
+        for call in (lambda: os.setxattr(path, f"user.inductorfs.{name}", b"0 0 104755"),
+                     lambda: os.removexattr(path, f"user.inductorfs.{name}"), lambda: os.getxattr(path, f"user.inductorfs.{name}")):
+            try:
+                call()
+                errors.append(None)
+            except OSError as error:
+                errors.append(error.errno)
+        return errors
+
+    assert as_user(ONE, 0o022, attempt) == [errno.EPERM, errno.EPERM, errno.ENODATA]
+    status = path.stat()
+    assert (status.st_uid, status.st_mode) == (ONE, stat.S_IFREG | 0o644)
+
+
 def test_nobody_makes_a_device(cluster):
     node = cluster.node("a")
     for kind in (stat.S_IFCHR, stat.S_IFBLK):

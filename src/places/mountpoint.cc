@@ -41,9 +41,12 @@ constexpr int kMostLayers = 16;
 constexpr mode_t kPermissions = 07777;
 constexpr mode_t kPrivate = 0700;
 
+/// Whether somebody answers. A process that was killed listens until its last file is closed, and hangs up then.
 bool is_served(const std::string& path) {
-  return control::is_listening(config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
-                               config::socket_name(path));
+  const std::string socket =
+      config::runtime_directory(::geteuid(), config::process_environment()) + "/" + config::socket_name(path);
+  const Result<std::string> answer = control::ask(socket, "", Deadline::after(kTouchPatience));
+  return answer || answer.error().code() == ErrorCode::kTimedOut || answer.error().code() == ErrorCode::kBusy;
 }
 
 /// The program's name and its first two arguments; nothing for a process that has gone, a zombie too.
@@ -108,13 +111,21 @@ void look_at_processes(const std::string& path, uid_t owner, Look&& look) {
   }
 }
 
+/// Waits for the end of the process of this place below /proc: where nobody answers, it may have been killed just now.
+bool ends_by(const std::string& task, Deadline deadline) {
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(task), 0)));
+  return process ? control::wait_for(process.get(), POLLIN, deadline) : errno == ESRCH;
+}
+
 /// Told by the messenger that is there (src/supervisor/messenger.h), because processes that are not seen may be in
 /// another PID namespace.
 bool only_messenger_is_left(const MountEntry& mount) {
   bool messenger = false;
   bool others = false;
-  look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string&, Part part) {
-    (part == Part::kMessenger ? messenger : others) = true;
+  const Deadline deadline = Deadline::after(kTouchPatience);
+  look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string& task, Part part) {
+    if (part == Part::kMessenger) messenger = true;
+    if (part != Part::kMessenger) others = !ends_by(task, deadline);
     return !others;
   });
   return messenger && !others;
@@ -197,16 +208,17 @@ Result<bool> free_mountpoint(const std::string& path) {
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* top = find_mount_at(table, path);
     if (top == nullptr) return uncovered;
-    const bool held = top->is_ours() && !is_served(path) && end_waits_without_daemon(*top);
+    const bool served = top->is_ours() && is_served(path);
+    const bool held = top->is_ours() && !served && end_waits_without_daemon(*top);
     // Held up for an ordinary user, it would only hold up whoever asks it.
-    const bool may_ask = top->is_ours() && !is_served(path) && (!held || ::geteuid() == 0);
+    const bool may_ask = top->is_ours() && !served && (!held || ::geteuid() == 0);
     const bool dead = may_ask && is_dead_mount(path);
     const bool living = !held && !dead;
     if (living && !top->is_ours()) {
       return fail(ErrorCode::kBusy, "another file system (" + top->type + ") is mounted there: " + path +
                                         ": name a directory below it, as " + path + "/inductorfs, or unmount it first");
     }
-    if (living && !is_served(path) && !has_processes_here(*top)) {
+    if (living && !served && !has_processes_here(*top)) {
       return fail(ErrorCode::kBusy,
                   "an inductorfs mount is there, which is served from outside of this container or mount namespace: " +
                       path + ": let jobs use it as it is; status and the other commands answer where it was mounted");

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker that is killed or hangs: no process notices."""
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -7,7 +8,9 @@ import json
 import os
 import random
 import re
+import select
 import signal
+import socket
 import sqlite3
 import time
 from pathlib import Path
@@ -126,10 +129,8 @@ def test_all_processes_may_be_killed_while_the_messenger_is_held_up(cluster, rem
     with held_up_messenger(cluster) as (node, path, job, messenger):
         for pid in node.processes():
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not node.supervisors() and not node.daemons(), what="the daemon's end")
-        assert sleeps_in_the_kernel(messenger)
         if remedy == "mount":
-            node.start(*cluster.options())
+            node.start(*cluster.options())  # at once, while those who were killed still close their files
         else:
             assert node.cli("unmount", node.cache, "--lazy").code == 0
         done = job.wait(30)
@@ -138,6 +139,28 @@ def test_all_processes_may_be_killed_while_the_messenger_is_held_up(cluster, rem
         wait_until(path.exists, what="the artefact")
         assert path.read_text() == "value"
         node.unmount()
+    nothing_is_left(node)
+
+
+def test_who_was_killed_and_still_closes_its_files_serves_nothing(cluster):
+    """Its control socket is listened at until the last of them is closed: whoever asks then gets no answer, and the mount is
+    replaced all the same."""
+    node = cluster.quick("b")
+    path = socket_of(node)
+    for pid in node.processes():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(holds_files, node.processes())), what="the daemon's end")
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as closing, concurrent.futures.ThreadPoolExecutor(1) as starter:
+        closing.bind(str(path))
+        closing.listen()
+        started = starter.submit(node.start, *cluster.options())
+        asked, _, _ = select.select([closing], [], [], 20)
+        closing.close()  # of what was asked nothing is answered
+        started.result(30)
+    assert asked
+    (node.cache / "mark").write_text("served")
+    node.unmount()
     nothing_is_left(node)
 
 

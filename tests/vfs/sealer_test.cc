@@ -115,6 +115,16 @@ TEST_F(Sealer, TriesAgainWhatIsWrittenToRightNow) {
   EXPECT_EQ(unpinned.load(), 1);
 }
 
+TEST_F(Sealer, WaitsForAQuietFileWhoseTurnHasNotCome) {
+  sealer.add_quiet({node(2), "one", false});
+  const Milliseconds restless = vfs::Sealer::kRestlessTimes * Milliseconds{40} + Milliseconds{20};
+  EXPECT_FALSE(sealer.drain(Deadline::after(restless))) << "nobody writes to it: the thread has not begun";
+  EXPECT_TRUE(sealer.still_written(9).empty());
+  sealer.start();
+  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  EXPECT_EQ(count(), 1U);
+}
+
 TEST_F(Sealer, SaysWhatItWaitsForWhenItCannotDrain) {
   sealer.add({node(2), "stuck", false});
   sealer.add_quiet({node(3), "loud", false});

@@ -139,11 +139,15 @@ std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
 
 SteadyTime Sealer::restless_at(const SealItem& item) const { return item.waits_since + kRestlessTimes * quiet_time_; }
 
+/// One that is due has been quiet, and waits for its turn only.
+bool Sealer::is_restless(const std::pair<SteadyTime, SealItem>& timed, SteadyTime now) const {
+  return timed.first > now && restless_at(timed.second) <= now;
+}
+
 bool Sealer::is_idle(const State& state) const {
   const SteadyTime now = std::chrono::steady_clock::now();
-  const auto restless = [&](const auto& one) { return restless_at(one.second.second) <= now; };
   return state.ready.empty() && state.unjudged.empty() && !state.working &&
-         std::all_of(state.quiet.begin(), state.quiet.end(), restless);
+         std::ranges::all_of(state.quiet, [&](const auto& one) { return is_restless(one.second, now); });
 }
 
 /// When is_idle() may become true although nothing is done.
@@ -181,7 +185,7 @@ std::vector<std::string> Sealer::still_written(size_t limit) const {
     const SteadyTime now = std::chrono::steady_clock::now();
     std::vector<std::string> paths;
     for (const auto& [id, timed] : state.quiet) {
-      if (paths.size() < limit && restless_at(timed.second) <= now) paths.push_back(shown_path(timed.second.path));
+      if (paths.size() < limit && is_restless(timed, now)) paths.push_back(shown_path(timed.second.path));
     }
     return paths;
   });

@@ -88,6 +88,7 @@ class Sealer {
   };
   void run(const std::stop_token& stop);
   [[nodiscard]] SteadyTime restless_at(const SealItem& item) const;
+  [[nodiscard]] bool is_restless(const std::pair<SteadyTime, SealItem>& timed, SteadyTime now) const;
   [[nodiscard]] bool is_idle(const State& state) const;
   [[nodiscard]] SteadyTime next_restless(const State& state, SteadyTime latest) const;
   [[nodiscard]] static bool take_due(State& state, SteadyTime now, SealItem& item);

@@ -3,13 +3,15 @@
 
 # Names of mounts are shown quoted and never evaluated, because every user may make one.
 _inductorfs_mountpoints() {
-  local root point rest quoted
-  while read -r _ _ _ root point rest; do
+  local root point rest quoted line table
+  mapfile -t table </proc/self/mountinfo  # "read" seeks back after each line, to where another one is by then
+  for line in "${table[@]}"; do
+    read -r _ _ _ root point rest <<<"$line"
     [[ $root == / && $rest == *' - fuse.inductorfs '* ]] || continue
     printf -v point %b "${point//\\/\\0}"
     printf -v quoted %q "$point"
     [[ $point == "$1"* || $quoted == "$1"* ]] && COMPREPLY+=("$quoted")
-  done </proc/self/mountinfo
+  done
 }
 
 _inductorfs_files() {

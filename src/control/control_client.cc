@@ -59,4 +59,10 @@ bool is_listening(const std::string& path) {
   return fd.has_value() || fd.error().code() == ErrorCode::kBusy;
 }
 
+bool is_served(const std::string& path) {
+  constexpr Milliseconds kPatience{2000};
+  const Result<std::string> answer = ask(path, "", Deadline::after(kPatience));
+  return answer || answer.error().code() == ErrorCode::kTimedOut || answer.error().code() == ErrorCode::kBusy;
+}
+
 }  // namespace inductorfs::control

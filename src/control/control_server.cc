@@ -256,7 +256,8 @@ void tell_those_who_hold(std::string_view line) {
 
 Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, RequestHandler handler, Fd kept) {
   INDUCTORFS_TRY(prepare_runtime_directory(path.substr(0, path.rfind('/'))));
-  if (is_listening(path)) {
+  // At the kept socket nobody answers before this process does.
+  if (kept ? is_listening(path) : is_served(path)) {
     if (kept) return std::make_unique<SocketServer>(path, std::move(kept), std::move(handler));
     return fail(ErrorCode::kBusy, "control socket: " + path + ": another daemon serves this mountpoint: unmount it");
   }

@@ -115,7 +115,7 @@ Result<Fd> open_source(const std::string& mountpoint, const BindId& mount, const
 bool has_live_daemon(const MountEntry& main_mount) {
   // Binds are root's, so the daemon that made one has its socket in root's directory.
   const config::Environment none = [](const std::string&) { return std::optional<std::string>(); };
-  return control::is_listening(config::runtime_directory(0, none) + "/" + config::socket_name(main_mount.mount_point));
+  return control::is_served(config::runtime_directory(0, none) + "/" + config::socket_name(main_mount.mount_point));
 }
 
 /// kBusy when what is at the place is no dead daemon's.

@@ -41,12 +41,9 @@ constexpr int kMostLayers = 16;
 constexpr mode_t kPermissions = 07777;
 constexpr mode_t kPrivate = 0700;
 
-/// Whether somebody answers. A process that was killed listens until its last file is closed, and hangs up then.
 bool is_served(const std::string& path) {
-  const std::string socket =
-      config::runtime_directory(::geteuid(), config::process_environment()) + "/" + config::socket_name(path);
-  const Result<std::string> answer = control::ask(socket, "", Deadline::after(kTouchPatience));
-  return answer || answer.error().code() == ErrorCode::kTimedOut || answer.error().code() == ErrorCode::kBusy;
+  return control::is_served(config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
+                            config::socket_name(path));
 }
 
 /// The program's name and its first two arguments; nothing for a process that has gone, a zombie too.

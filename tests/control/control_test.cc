@@ -44,6 +44,19 @@ TEST_F(Control, AnswersOneLineWithOneLine) {
   EXPECT_EQ(*answer, "hello from " + std::to_string(::geteuid()));
 }
 
+TEST_F(Control, TakesThePlaceOfWhoWasKilledAndIsStillClosing) {
+  ASSERT_TRUE(make_directories(path_.substr(0, path_.rfind('/')), 0700));
+  Result<Fd> dying = listen_at(path_, 8);
+  ASSERT_TRUE(dying.has_value()) << dying.error().what();
+  EXPECT_TRUE(is_listening(path_));
+  std::jthread end([&] {
+    EXPECT_TRUE(wait_for(dying->get(), POLLIN, Deadline::after(kPatience)));
+    dying->reset();  // with the question unanswered
+  });
+  const auto server = ControlServer::open(path_, echo);
+  EXPECT_TRUE(server.has_value()) << server.error().what();
+}
+
 TEST_F(Control, CarriesALargeAnswer) {
   const std::string large(3 << 20, 'x');
   const auto server = serve([&](std::string_view, const Peer&) { return Answer{large, false}; });

@@ -129,6 +129,7 @@ def test_all_processes_may_be_killed_while_the_messenger_is_held_up(cluster, rem
     with held_up_messenger(cluster) as (node, path, job, messenger):
         for pid in node.processes():
             os.kill(pid, signal.SIGKILL)
+        assert sleeps_in_the_kernel(messenger)
         if remedy == "mount":
             node.start(*cluster.options())  # at once, while those who were killed still close their files
         else:

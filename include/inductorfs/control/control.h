@@ -66,7 +66,10 @@ inline constexpr Milliseconds kSilence{1500};
 /// Sends a further line to the peers that this process has answered with hold_until_exit; for the process's last
 /// moment.
 void tell_those_who_hold(std::string_view line);
-/// Says whether somebody listens there.
+/// Says whether somebody listens there. A process that was killed does, until its last file is closed.
 [[nodiscard]] bool is_listening(const std::string& path);
+/// Says whether somebody answers there, or may yet: not who was killed and hangs up. Blocks for two seconds at most,
+/// where a daemon does not come round to answering.
+[[nodiscard]] bool is_served(const std::string& path);
 
 }  // namespace inductorfs::control

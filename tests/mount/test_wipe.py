@@ -62,6 +62,21 @@ def test_rmtree_removes_what_was_made_below_other_names_and_made_again(cluster, 
     assert versions(node.cache) == {}, "what was removed came back with the next mount"
 
 
+@pytest.mark.parametrize("order", [("triton", "alice"), ("alice", "triton")], ids="-".join)
+def test_a_set_that_stood_behind_the_first_one_brings_nothing_back(cluster, order):
+    """A process that has made a kernel in a second root goes on seeing its own files there, behind the first set. That they come to
+    the front when the first one goes is no reason to bring that one back."""
+    node = cluster.quick("a")
+    key = artefacts.triton_key("one")
+    for place in ("triton", "alice"):
+        kernel(node.cache / place / key, 1)
+        node.sync()
+    for name in order:
+        shutil.rmtree(node.cache / name)
+    node.sync()
+    assert versions(node.cache) == {} and os.listdir(node.cache) == []
+
+
 def test_a_set_that_was_removed_stays_away_until_it_is_made_again(cluster):
     a, b = cluster.quick("a"), cluster.quick("b")
     key = artefacts.triton_key("kernel")

@@ -130,14 +130,15 @@ void KeySets::settle(NodeId directory) {
   const NodePtr node = nodes_.find(directory);
   if (!node || !node->key) return;
   end_dead_sets(node);
-  // The first complete set may have gone since another one was complete.
+  // The first complete set may have gone since another one was complete. That is no reason to lift the marks of what
+  // was deleted, perhaps the first set in another root.
   const auto next = node->key->state.with([](const KeyState& state) -> std::optional<SetOwner> {
     if (state.committed != KeyState::Committed::kNone) return std::nullopt;
     const auto set = std::ranges::find_if(state.writers, [](const auto& item) { return item.second.complete; });
     return set == state.writers.end() ? std::nullopt : std::optional(set->first);
   });
   const auto path = next ? nodes_.path_of(*node) : std::nullopt;
-  if (path) commit_if_complete(node, *path, *next, next->process);
+  if (path) commit_if_complete(node, *path, *next, next->process, true);
 }
 
 bool KeySets::remove_second(NodeId directory, std::string_view name) {

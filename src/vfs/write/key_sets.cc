@@ -139,7 +139,8 @@ void KeySets::note_where(KeyState::WriterSet& set, const std::string& path) {
   if (disk_.make_symlink(path, link)) set.where = path;
 }
 
-void KeySets::commit_if_complete(const NodePtr& directory, std::string path, const SetOwner& set_writer, pid_t caller) {
+void KeySets::commit_if_complete(const NodePtr& directory, std::string path, const SetOwner& set_writer, pid_t caller,
+                                 bool is_again) {
   const std::string pending = pending_path(*directory, set_writer);
   const auto is_ready = [&](KeyState& state) {
     const auto set = state.writers.find(set_writer);
@@ -185,7 +186,7 @@ void KeySets::commit_if_complete(const NodePtr& directory, std::string path, con
   origin_.made_set(path, names, caller);
   if (!why_private.empty()) marks_.stays_here(path, why_private, names.size());
   changed_names_in(directory);
-  sealer_.add({directory, path, true});
+  sealer_.add({.node = directory, .path = path, .group = true, .is_again = is_again});
   tree_.unpin(directory);
 }
 

@@ -45,8 +45,10 @@ class KeySets {
   /// Handles a rename from a temporary name into a key directory. Returns the writer of the set that took the file;
   /// empty when the file belongs to no set. kNoSpace when the set has kMostInSet files. The caller holds moves().
   [[nodiscard]] Result<std::optional<SetOwner>> put_into_set(const Site& from, const Site& to, const Caller& caller);
-  /// Shows the set if it is whole and the first one. To be called after put_into_set(), without a lock.
-  void commit_if_complete(const NodePtr& directory, std::string path, const SetOwner& set, pid_t writer);
+  /// Shows the set if it is whole and the first one. To be called after put_into_set(), without a lock. `is_again`: it
+  /// was made before the first one went (Publish::is_again).
+  void commit_if_complete(const NodePtr& directory, std::string path, const SetOwner& set, pid_t writer,
+                          bool is_again = false);
   /// Restores a set that an earlier worker left. Returns false when the directory already has a set of this owner.
   [[nodiscard]] bool restore(const NodePtr& directory, const SetOwner& owner, KeyState::WriterSet set);
   /// Reads a set that an earlier worker left in a directory of pending/.

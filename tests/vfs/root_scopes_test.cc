@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/lacks.h"
+#include "vfs/failing_attributes.h"
 #include "vfs/host.h"
 
 /// Cache roots that share with the roots of the same user only.
@@ -507,6 +508,24 @@ TEST_F(RootScopesOfMakers, KeepHereWhatTheClusterHadWhenAnotherUserGivesItAnothe
   const std::string later = publish(b, "alice", "later");
   EXPECT_TRUE(shows(a, "alice/" + later));
   EXPECT_FALSE(a.exists("alice/" + path));
+}
+
+/// What the disk does not tell once is neither "nobody" nor "everybody".
+TEST_F(RootScopesOfMakers, AreAskedForAgainWhereTheDiskHasNotTold) {
+  Host a(cluster, options());
+  use_as_root(a, "alice", kAlice);
+  std::string path;
+  {
+    const FailingAttributes failing("user.inductorfs.makers");
+    path = write(a, "alice", "hers");
+    const auto synced = a.sync();
+    ASSERT_FALSE(synced.has_value());
+    EXPECT_NE(synced.error().what().find(path), std::string::npos) << synced.error().what();
+  }
+  ASSERT_TRUE(a.sync());
+  Host b(cluster, options());
+  use_as_root(b, "alice", kAlice);
+  EXPECT_TRUE(shows(b, "alice/" + path));
 }
 
 /// A mapping's pages come back without a name: whoever could write to the file may have.

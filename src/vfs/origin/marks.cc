@@ -164,11 +164,12 @@ std::vector<std::string> Marks::scopes_now(const std::string& path) const {
   return ids;
 }
 
-std::string Marks::why_not_shared(const std::string& path) const {
-  std::string why = scopes_.why_not_shared(path, makers_of(tree_, LocalTree::view(path)));
+Result<std::string> Marks::why_not_shared(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto of_file, makers_of(tree_, LocalTree::view(path)));
+  std::string why = scopes_.why_not_shared(path, of_file);
   const size_t root = layout::name_of(path).root.size();
   for (std::string above = parent_path(path); why.empty() && above.size() > root; above = parent_path(above)) {
-    Makers makers = makers_of(tree_, LocalTree::view(above));
+    INDUCTORFS_TRY_ASSIGN(auto makers, makers_of(tree_, LocalTree::view(above)));
     std::erase(makers.users, 0U);  // who prepares directories for others
     why = scopes_.why_not_shared(path, makers);
     if (!why.empty()) why = "of its directory " + last_component(above) + ": " + why;

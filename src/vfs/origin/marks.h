@@ -53,8 +53,8 @@ class Marks {
   [[nodiscard]] bool is_settled(const std::string& path) const { return scopes_.is_settled(path); }
   [[nodiscard]] bool is_settling(const std::string& path) const { return scopes_.is_settling(path); }
   /// Returns why a local file is not to be shared because of who has made it, or has named a directory above it in its
-  /// root; empty when it may be.
-  [[nodiscard]] std::string why_not_shared(const std::string& path) const;
+  /// root; empty when it may be. An error where the disk does not tell.
+  [[nodiscard]] Result<std::string> why_not_shared(const std::string& path) const;
   /// The same of its makers alone.
   [[nodiscard]] std::string why_not_shared(const std::string& path, const Makers& makers) const {
     return scopes_.why_not_shared(path, makers);

@@ -104,7 +104,8 @@ Result<void> Origin::note_writer(const Node& node, Content& content, int file, c
     return {};
   }
   INDUCTORFS_TRY_ASSIGN(const auto shown, tree_.attributes(node, content));
-  const mode_t open = (shown.mode | makers_of(disk_, file).once_open) & kMayWrite;
+  INDUCTORFS_TRY_ASSIGN(const auto makers, makers_of(file));
+  const mode_t open = (shown.mode | makers.once_open) & kMayWrite;
   const auto path = open != 0 ? nodes_.path_of(node) : std::nullopt;
   const auto root = path ? tree_.access_of_root(layout::name_of(*path)) : std::nullopt;
   if (!root) return {};
@@ -118,7 +119,8 @@ mode_t Origin::reach_of(const std::string& path) const {
   const auto root = tree_.access_of_root(layout::name_of(path));
   mode_t reach = root ? root->mode : S_IXOTH;
   for (std::string above = path;; above = parent_path(above)) {
-    reach |= makers_of(disk_, LocalTree::view(above)).once_open;
+    const auto makers = makers_of(disk_, LocalTree::view(above));
+    reach |= makers ? makers->once_open : kMayReach;
     if (above.empty()) return reach & kMayReach;
   }
 }
@@ -244,11 +246,11 @@ void Origin::cannot_judge_set(const NodePtr& directory, const std::string& path,
   if (stays) keep_set_private(path, why);
 }
 
-Standing Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {
+Result<Standing> Origin::standing(const NodePtr& node, const std::string& path, const std::string& scope) {
   if (const auto judged = judge_writers(node, path, scope); judged != Standing::kMatches) return judged;
   // The node's, whatever has the path by now: a rename may come in between.
   Provenance now;
-  std::string why = marks_.why_not_shared(path);
+  INDUCTORFS_TRY_ASSIGN(std::string why, marks_.why_not_shared(path));
   const bool stays = change_provenance(node, [&](Provenance& known) {
     if (!known.is_known() && why.empty()) why = Marks::kWriterLost;
     if (!why.empty()) known.make_private(why);
@@ -258,7 +260,8 @@ Standing Origin::standing(const NodePtr& node, const std::string& path, const st
   return now.is_for(scope) ? Standing::kMatches : Standing::kStays;  // stays: Stale::host_changed() may take it away
 }
 
-Standing Origin::standing_of_set(const NodePtr& directory, const std::string& path, const layout::Scope& scope) {
+Result<Standing> Origin::standing_of_set(const NodePtr& directory, const std::string& path,
+                                         const layout::Scope& scope) {
   Provenance set;
   if (directory->key) set = directory->key->state.with([](const KeyState& state) { return state.provenance; });
   if (scope.id.empty()) {
@@ -290,7 +293,8 @@ Standing Origin::standing_of_set(const NodePtr& directory, const std::string& pa
     const auto named = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(file)); });
     // The set, or this file of it, has another name by now. Where the disk fails, sealing it says so.
     if (named && !*named) return Standing::kStays;
-    if (const auto why = marks_.why_not_shared(file); !why.empty()) {
+    INDUCTORFS_TRY_ASSIGN(const auto why, marks_.why_not_shared(file));
+    if (!why.empty()) {
       if (!provenance_of(file).is_private()) keep_set_private(path, why);
       return Standing::kStays;
     }

@@ -69,8 +69,10 @@ class Origin {
   void cannot_judge(const NodePtr& node, const std::string& path, const std::string& why);
   void cannot_judge_set(const NodePtr& directory, const std::string& path, const std::string& why);
 
-  [[nodiscard]] Standing standing(const NodePtr& node, const std::string& path, const std::string& scope);
-  [[nodiscard]] Standing standing_of_set(const NodePtr& directory, const std::string& path, const layout::Scope& scope);
+  /// An error where the disk does not tell who has made the file; then nothing is decided.
+  [[nodiscard]] Result<Standing> standing(const NodePtr& node, const std::string& path, const std::string& scope);
+  [[nodiscard]] Result<Standing> standing_of_set(const NodePtr& directory, const std::string& path,
+                                                 const layout::Scope& scope);
 
  private:
   bool change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change);

@@ -17,8 +17,6 @@ constexpr char kUser = 'u';
 constexpr char kGroup = 'g';
 constexpr char kOpen = 'o';
 constexpr std::string_view kAnybody = "*";
-/// What the disk does not tell is not "nobody".
-const Makers kUntold{{}, {}, true, 0};
 
 /// Empty where there is none; an error where the disk does not tell.
 Result<std::string> mark_on(int file) {
@@ -82,21 +80,19 @@ Result<void> note_open(int file, mode_t rights) {
   return rights == 0 ? Result<void>() : note(file, kOpen + std::to_string(rights));
 }
 
-Makers makers_of(const LocalTree& tree, const std::string& place) {
-  const auto status = tree.stat(place);
-  if (!status) return kUntold;
-  if (!*status) return {};
-  const uid_t owner = (*status)->st_uid;
+Result<Makers> makers_of(const LocalTree& tree, const std::string& place) {
+  INDUCTORFS_TRY_ASSIGN(const auto status, tree.stat(place));
+  if (!status) return Makers{};
   const auto mark = tree.xattr(place, kName);
-  if (mark) return makers_in(owner, *mark);
   constexpr std::array kNone = {ErrorCode::kNoData, ErrorCode::kNotFound, ErrorCode::kNotSupported};
-  return std::ranges::find(kNone, mark.error().code()) != kNone.end() ? makers_in(owner, "") : kUntold;
+  if (!mark && std::ranges::find(kNone, mark.error().code()) == kNone.end()) return fail(mark.error());
+  return makers_in(status->st_uid, mark.value_or(""));
 }
 
-Makers makers_of(const LocalTree& tree, int file) {
-  const auto status = status_of(file);
-  const auto mark = mark_on(file);
-  return status && mark ? makers_in(status->st_uid, *mark) : kUntold;
+Result<Makers> makers_of(int file) {
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file));
+  INDUCTORFS_TRY_ASSIGN(const auto mark, mark_on(file));
+  return makers_in(status.st_uid, mark);
 }
 
 }  // namespace inductorfs::vfs

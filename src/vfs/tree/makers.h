@@ -33,8 +33,9 @@ inline constexpr size_t kMostMakers = 16;
 /// Notes rights that group and others are about to lose: to write to the file, or to reach what is in the directory.
 /// Whoever had them may have mapped a file, and writes to its pages later.
 [[nodiscard]] Result<void> note_open(int file, mode_t rights);
-/// `place` is below the file system's directory. Nobody when nothing is there.
-[[nodiscard]] Makers makers_of(const LocalTree& tree, const std::string& place);
-[[nodiscard]] Makers makers_of(const LocalTree& tree, int file);
+/// `place` is below the file system's directory. Nobody when nothing is there. What the disk does not tell is an error:
+/// neither nobody nor everybody.
+[[nodiscard]] Result<Makers> makers_of(const LocalTree& tree, const std::string& place);
+[[nodiscard]] Result<Makers> makers_of(int file);
 
 }  // namespace inductorfs::vfs

@@ -80,7 +80,8 @@ Result<void> Sealing::judge_makers(const ParcelFiles& files, const std::string& 
   for (const auto& item : files.items) {
     const auto makers =
         moves_.read([&](const Moves&) { return makers_of(disk_, LocalTree::view(join(above, item.path))); });
-    const auto why = marks_.why_not_shared(path, makers);
+    if (!makers) return fail(makers.error());
+    const auto why = marks_.why_not_shared(path, *makers);
     if (!why.empty()) return fail(ErrorCode::kNotPermitted, item.path + ": " + why);
   }
   return {};
@@ -93,11 +94,12 @@ Result<void> Sealing::judge_members(const ParcelFiles& files, const std::string&
     if (item.path == files.index_name) continue;
     const std::string member = join(parent_path(path), item.path);
     INDUCTORFS_TRY_ASSIGN(const auto node, lookup_.pin_path(member));
-    const Standing found = origin_.standing(node, member, scope);
+    const auto found = origin_.standing(node, member, scope);
     const Provenance known = origin_.provenance_of(member);
     tree_.unpin(node);
-    if (found == Standing::kUnjudged || found == Standing::kChanged) return fail(ErrorCode::kBusy);
-    if (found == Standing::kMatches) continue;
+    if (!found) return fail(found.error());
+    if (*found == Standing::kUnjudged || *found == Standing::kChanged) return fail(ErrorCode::kBusy);
+    if (*found == Standing::kMatches) continue;
     return fail(ErrorCode::kNotPermitted,
                 item.path + ": " + (known.is_private() ? known.why_private : "its writer has another environment"));
   }

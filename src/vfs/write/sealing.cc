@@ -177,8 +177,9 @@ SealOutcome Sealing::seal(const SealItem& item) {
   }
   const bool busy = item.node->content.with([](const Content& content) { return content.active_writes > 0; });
   if (busy) return SealOutcome::kLater;
-  if (const auto known = origin_.standing(item.node, item.path, scope.id); known != Standing::kMatches)
-    return outcome_of(known);
+  const auto known = origin_.standing(item.node, item.path, scope.id);
+  if (!known) return not_sealed(item.path, known.error());
+  if (*known != Standing::kMatches) return outcome_of(*known);
 
   auto entry =
       rule.form == layout::Form::kFile ? seal_file(item.node, item.path) : seal_parcel(item.node, item.path, scope.id);
@@ -232,7 +233,8 @@ SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
   }
   if (!is_directory) {
     const auto known = origin_.standing(item.node, item.path, scope.id);
-    if (known == Standing::kUnjudged || known == Standing::kChanged) return outcome_of(known);
+    if (!known) return not_sealed(item.path, known.error());
+    if (*known == Standing::kUnjudged || *known == Standing::kChanged) return outcome_of(*known);
     if (origin_.provenance_of(item.path).is_private()) return SealOutcome::kDone;
   }
   marks_.stays_here(item.path, std::string(is_directory ? Marks::kDirectoryNoSign : Marks::kNoSign), 1);
@@ -259,7 +261,8 @@ Result<bool> Sealing::has_name(const Sealed& sealed, const std::string& path) co
   if (!named) return false;
   if (::fstat(sealed.file.get(), &hashed) != 0) return fail_errno("stat", path);
   // Whoever has written to it, or named it, before it was read is noted by now.
-  return hashed.st_ino == named->st_ino && marks_.why_not_shared(path).empty();
+  INDUCTORFS_TRY_ASSIGN(const auto why, marks_.why_not_shared(path));
+  return hashed.st_ino == named->st_ino && why.empty();
 }
 
 Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) {
@@ -300,7 +303,8 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
                                          const layout::Classification& classified, bool shares_inode) {
   INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file.get()));
   // Of the file that is read: another one may have got the name since it was judged.
-  if (const auto why = marks_.why_not_shared(path, makers_of(disk_, file.get())); !why.empty()) {
+  INDUCTORFS_TRY_ASSIGN(const auto makers, makers_of(file.get()));
+  if (const auto why = marks_.why_not_shared(path, makers); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }
   const auto size = static_cast<uint64_t>(status.st_size);
@@ -378,8 +382,9 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
       marks_.scope_of(*path, layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) origin_.cannot_judge_set(item.node, *path, scope.why_private);
-  if (const auto known = origin_.standing_of_set(item.node, *path, scope); known != Standing::kMatches)
-    return outcome_of(known);
+  const auto known = origin_.standing_of_set(item.node, *path, scope);
+  if (!known) return not_sealed(*path, known.error());
+  if (*known != Standing::kMatches) return outcome_of(*known);
   catalog::Publish publish;
   publish.kind = catalog::Publish::Kind::kFirst;
   publish.scope = scope.id;
@@ -427,7 +432,8 @@ Result<Sealed> Sealing::seal_member(const std::string& path, const std::string& 
 Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::string& key) {
   INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(LocalTree::view(path), false));
   INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file.get()));
-  if (const auto why = marks_.why_not_shared(path, makers_of(disk_, file.get())); !why.empty()) {
+  INDUCTORFS_TRY_ASSIGN(const auto makers, makers_of(file.get()));
+  if (const auto why = marks_.why_not_shared(path, makers); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }
   INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file.get()), kGroupFileLimit));

@@ -83,6 +83,27 @@ def test_bash_completes_mountpoints_and_evaluates_none(cluster, bash, tmp_path):
         run([PROGRAM, "unmount", "--lazy", mountpoint], node.env(), seconds=30)
 
 
+# In a mount namespace of its own: mounts come and go before the one that is completed.
+AMONG_OTHERS = """
+source {script}; cd {directory}; mkdir others others/{{0..1}} kept
+while mount -t tmpfs none others/0 && mount -t tmpfs none others/1 && umount others/0 && umount others/1; do :; done & others=$!
+for ((turn = 0; turn < 1000; turn++)); do
+  mount --bind {cache} kept && COMPREPLY=() && _inductorfs_mountpoints "$PWD/kept" && umount kept || exit 8
+  echo "${{COMPREPLY[*]}}"
+done
+kill $others
+"""
+
+
+@pytest.mark.usefixtures("root")
+def test_bash_completes_a_mountpoint_among_others_that_come_and_go(cluster, tmp_path):
+    node = cluster.quick("a")
+    (tmp_path / "inductorfs.bash").write_text(completions("bash"))
+    program = AMONG_OTHERS.format(script=tmp_path / "inductorfs.bash", directory=shlex.quote(str(tmp_path)), cache=node.cache)
+    done = run(["unshare", "--mount", "--propagation", "private", "bash", "--norc", "--noprofile", "-c", program], SHELL, seconds=60)
+    assert done.code == 0 and done.out.split() == [str(tmp_path / "kept")] * 1000, done
+
+
 def test_zsh_reads_its_completions(tmp_path):
     zsh = shutil.which("zsh")
     if zsh is None:

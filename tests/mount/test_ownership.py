@@ -101,13 +101,18 @@ def work(places, seed):
             assert ours == theirs, f"{ours} instead of {theirs}: seed {seed}, batch {number}, user {who}, umask {umask:o}, groups {groups}: {step}"
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_each_call_ends_as_on_a_local_disk(cluster, seed):
+def node_of_all(cluster):
+    """A mount in which each user may make names."""
     node = cluster.node("a", start=False)
     os.chmod(node.cache, 0o1777)
     for above in (cluster.directory, node.cache.parent):
         os.chmod(above, 0o755)
-    node.start(*cluster.options())
+    return node.start(*cluster.options())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_call_ends_as_on_a_local_disk(cluster, seed):
+    node = node_of_all(cluster)
     places = [node.cache / "own", cluster.directory / "disk"]
     for place in places:
         for name, mode, uid, gid in (("", 0o777, ROOT, ROOT), ("a", 0o1777, ROOT, ROOT), ("a/c", 0o755, ONE, ONE), ("b", 0o2777, TWO, TEAM)):
@@ -131,11 +136,7 @@ def test_each_call_ends_as_on_a_local_disk(cluster, seed):
 
 @pytest.mark.parametrize("name", ["owner", "specials", "sealed", "makers"])
 def test_nobody_says_himself_whose_a_file_is(cluster, name):
-    node = cluster.node("a", start=False)
-    os.chmod(node.cache, 0o1777)
-    for above in (cluster.directory, node.cache.parent):
-        os.chmod(above, 0o755)
-    node.start(*cluster.options())
+    node = node_of_all(cluster)
     path = node.cache / "own"
 
     def attempt():

@@ -30,6 +30,7 @@ class Recording:
     steps: list = field(default_factory=list)
     names: dict = field(default_factory=dict)  # path below the directory: inode, as the program left it
     directories: set = field(default_factory=set)
+    under_way: list = field(default_factory=list)  # steps of calls that had not ended when the program did: there or not
 
 
 def text_of(quoted):
@@ -56,7 +57,7 @@ def arguments_of(text):
 
 def calls_of(log: Path):
     """(call, arguments, result) of each call that succeeded, in the order in which they ended; a close where it began: the
-    kernel gives its number to the next open before it ends."""
+    kernel gives its number to the next open before it ends. Last, with the result None, those that a kill cut short."""
     begun = {}
     for line in log.read_text().splitlines():
         number, rest = LINE.fullmatch(line).groups()
@@ -70,8 +71,13 @@ def calls_of(log: Path):
             if begin.startswith("close("):
                 continue
             rest = begin + rest.split(" resumed>", 1)[1]
-        if (match := DONE.fullmatch(rest)) and match[3] != "?" and int(match[3]) >= 0:
+        if (match := DONE.fullmatch(rest)) and match[3] == "?":
+            begun[number] = f"{match[1]}({match[2]}"
+        elif match and int(match[3]) >= 0:
             yield match[1], arguments_of(match[2]), int(match[3])
+    for call, arguments in (begin.split("(", 1) for begin in begun.values()):
+        if call != "close":
+            yield call, arguments_of(arguments), None
 
 
 class Recorder:
@@ -83,9 +89,15 @@ class Recorder:
         self.recording = Recording()
 
     def read(self, log: Path):
+        ended = None
         for call, arguments, result in calls_of(log):
+            if result is None and ended is None:
+                ended = len(self.recording.steps)
             if handler := getattr(self, f"_{call}", None):
                 handler(arguments, result)
+        if ended is not None:
+            self.recording.under_way = self.recording.steps[ended:]
+            del self.recording.steps[ended:]
         return self.recording
 
     # ---- paths

@@ -84,6 +84,8 @@ std::string_view to_string(ErrorCode code) noexcept {
       return "too_large";
     case ErrorCode::kNoSpace:
       return "no_space";
+    case ErrorCode::kOverQuota:
+      return "over_quota";
     case ErrorCode::kReadOnly:
       return "read_only";
     case ErrorCode::kNotPermitted:

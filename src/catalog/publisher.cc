@@ -44,6 +44,7 @@ bool is_temporary(const Error& error) {
     case ErrorCode::kReadOnly:      // a replica that was the master a moment ago
     case ErrorCode::kNotPermitted:  // an operator can lift it
     case ErrorCode::kNoSpace:       // the server's memory, or this host's disk
+    case ErrorCode::kOverQuota:     // files that are removed make room
       return true;
     case ErrorCode::kNotFound:
     case ErrorCode::kExists:

@@ -118,6 +118,22 @@ std::string roots_text(const Json& files, const Json& counters) {
   return text;
 }
 
+/// Nothing where no file of jobs lies here. Who may have all is not told a limit.
+std::string users_text(const Json& files) {
+  const auto of = [](uint64_t limit, const std::string& text) { return limit == 0 ? "" : " of " + text; };
+  const uint64_t bytes = number_at(files, "user_bytes");
+  const uint64_t count = number_at(files, "user_files");
+  std::string text = list_text("users", part_of(files, "users"), [&](const Json& item) {
+    const uint64_t user = number_at(item, "user");
+    const bool is_limited = flag_at(item, "limited");
+    return "uid " + std::to_string(user) + ": " + human_bytes(number_at(item, "bytes")) +
+           of(is_limited ? bytes : 0, human_bytes(bytes)) + ", " + std::to_string(number_at(item, "files")) +
+           of(is_limited ? count : 0, std::to_string(count)) + " files";
+  });
+  if (!text.empty() && !flag_at(files, "users_known")) text += line("", "and what is still being counted");
+  return text;
+}
+
 class StatusCommand final : public Subcommand {
  public:
   void add_to(CLI::App& app) override {
@@ -168,6 +184,7 @@ std::string status_text(std::string_view json) {
                             std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
                             std::to_string(number_at(files, "contested")) + " Triton keys with a pending set");
   text += roots_text(files, part_of(status, "counters"));
+  text += users_text(files);
   text += list_text("in place", part_of(files, "in_place"), plain_item);
   text += line("traffic", counter_text(part_of(status, "counters")));
   const Json& facts = part_of(status, "facts");

@@ -25,6 +25,7 @@ constexpr uint64_t kMostSeconds = 24ULL * 3600;
 constexpr uint64_t kMostThreads = 256;
 constexpr uint64_t kMostCrashes = 64;
 constexpr uint64_t kMostQueued = 10'000'000;
+constexpr uint64_t kMostUserFiles = 1'000'000'000;
 constexpr size_t kPrefixLimit = 64;
 constexpr size_t kAlsoLimit = 64;
 
@@ -131,15 +132,9 @@ Result<void> set_seconds(Settings& settings, const std::string& value, const std
   return {};
 }
 
-Result<void> set_crash_limit(Settings& settings, const std::string& value, const std::string&) {
-  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 0, kMostCrashes));
-  settings.crash_limit = number;
-  return {};
-}
-
-Result<void> set_queue_limit(Settings& settings, const std::string& value, const std::string&) {
-  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 1, kMostQueued));
-  settings.queue_limit = number;
+template <uint64_t Settings::*Field, uint64_t Least, uint64_t Most>
+Result<void> set_number(Settings& settings, const std::string& value, const std::string&) {
+  INDUCTORFS_TRY_ASSIGN(settings.*Field, parse_number(value, Least, Most));
   return {};
 }
 
@@ -265,11 +260,17 @@ constexpr std::array kMountOptions{
            "leave at least BYTES free on the local disk; 0 disables the limit", set_size<&Settings::store_floor>},
     Option{"artefact-limit", Kind::kText, "BYTES", kSizeText<defaults::kLargestArtefact>,
            "keep artefacts larger than BYTES on this host", set_size<&Settings::artefact_limit>},
+    Option{"user-bytes", Kind::kText, "BYTES", "half of the disk",
+           "let no user but root have more than BYTES of private files on the local disk; 0 disables the limit",
+           set_size<&Settings::user_bytes>},
+    Option{"user-files", Kind::kText, "N", kText<defaults::kUserFiles>,
+           "let no user but root have more than N files and directories on the local disk; 0 disables the limit",
+           set_number<&Settings::user_files, 0, kMostUserFiles>},
     Option{"prefetch", Kind::kText, "BYTES", kSizeText<defaults::kPrefetchBytes>,
            "fetch at most BYTES in the background after the mount; 0 disables it", set_size<&Settings::prefetch>},
     Option{"queue-limit", Kind::kText, "N", kText<defaults::kQueuedGroups>,
            "let at most N groups of files wait to be published; beyond that, the oldest stays on this host",
-           set_queue_limit},
+           set_number<&Settings::queue_limit, 1, kMostQueued>},
     Option{"quiet-time", Kind::kText, "MS", kText<defaults::kQuietTime.count()>,
            "treat a file that is written in place as complete after MS milliseconds without a write",
            set_milliseconds<&Settings::quiet_time>},
@@ -293,7 +294,8 @@ constexpr std::array kMountOptions{
            "replace the process that serves the mount after S seconds without a sign of life; 0 disables it",
            set_seconds<&Settings::hang_timeout, 0>},
     Option{"crash-limit", Kind::kText, "N", kText<Settings::kCrashes>,
-           "turn the remote off (safe mode) after N crashes within a minute; 0 disables it", set_crash_limit},
+           "turn the remote off (safe mode) after N crashes within a minute; 0 disables it",
+           set_number<&Settings::crash_limit, 0, kMostCrashes>},
 };
 
 const Option* find_option(std::string_view name) {

@@ -69,6 +69,7 @@ void Channel::log_failure(Operation operation, const Error& error) const {
     case ErrorCode::kInvalid:
     case ErrorCode::kNameTooLong:
     case ErrorCode::kTooLarge:
+    case ErrorCode::kOverQuota:
     case ErrorCode::kReadOnly:
     case ErrorCode::kNotPermitted:
     case ErrorCode::kNotSupported:

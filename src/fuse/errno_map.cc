@@ -25,6 +25,8 @@ int to_errno(ErrorCode code) noexcept {
       return EFBIG;
     case ErrorCode::kNoSpace:
       return ENOSPC;
+    case ErrorCode::kOverQuota:
+      return EDQUOT;
     case ErrorCode::kReadOnly:
       return EROFS;
     case ErrorCode::kNotPermitted:

@@ -180,6 +180,8 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.cluster_winners = settings.cluster_winners;
   options.prefetch_bytes = settings.prefetch;
   options.artefact_limit = settings.artefact_limit;
+  options.user_bytes = settings.user_bytes;
+  options.user_files = settings.user_files;
   options.descriptor_limit = descriptor_limit();
   options.who_writes = [asker = std::make_shared<OpenFiles>(settings.mountpoint)](
                            const std::vector<vfs::OpenQuestion>& questions, const std::stop_token& stop) {

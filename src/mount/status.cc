@@ -71,9 +71,27 @@ Json file_system_part(const vfs::FileSystemStatus& status) {
     if (!root.environment.empty()) one["environment"] = root.environment;
     roots.push_back(std::move(one));
   }
-  return {{"roots", status.roots},       {"first_roots", std::move(roots)},           {"nodes", status.nodes},
-          {"unsealed", status.unsealed}, {"contested", status.pending_sets},          {"refused", status.refused},
-          {"foreign", status.foreign},   {"foreign_reasons", status.foreign_reasons}, {"in_place", status.in_place}};
+  Json users = Json::array();
+  for (const auto& one : status.users) {
+    users.push_back({{"user", one.user},
+                     {"bytes", one.bytes},
+                     {"files", one.files},
+                     {"limited", one.is_limited},
+                     {"refused", one.refused}});
+  }
+  return {{"users", std::move(users)},
+          {"users_known", status.users_known},
+          {"user_bytes", status.user_bytes},
+          {"user_files", status.user_files},
+          {"roots", status.roots},
+          {"first_roots", std::move(roots)},
+          {"nodes", status.nodes},
+          {"unsealed", status.unsealed},
+          {"contested", status.pending_sets},
+          {"refused", status.refused},
+          {"foreign", status.foreign},
+          {"foreign_reasons", status.foreign_reasons},
+          {"in_place", status.in_place}};
 }
 
 /// Programs whose environment is not known, as they are shown.
@@ -141,6 +159,20 @@ std::string refusal_warning(const StatusFacts& facts) {
          "; what jobs write waits on this host and is published when the server takes it";
 }
 
+void add_refused_users(const vfs::FileSystemStatus& files, Json& warnings) {
+  constexpr size_t kShown = 4;
+  for (size_t i = 0; i < std::min(files.users.size(), kShown) && files.users[i].refused > 0; ++i) {
+    const vfs::UserHolding& one = files.users[i];
+    const auto of = [](uint64_t limit, const std::string& text) { return limit == 0 ? "" : " of " + text; };
+    warnings.push_back("uid " + std::to_string(one.user) + " was at a limit " + std::to_string(one.refused) +
+                       " times, where programs get \"Disk quota exceeded\"; it has " + config::human_bytes(one.bytes) +
+                       of(files.user_bytes, config::human_bytes(files.user_bytes)) + " and " +
+                       std::to_string(one.files) + " files" + of(files.user_files, std::to_string(files.user_files)) +
+                       ": have that user remove files that are not shared (inductorfs explain FILE), or raise "
+                       "--user-bytes or --user-files");
+  }
+}
+
 void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
   constexpr size_t kDigits = 16;
   constexpr size_t kShown = 4;
@@ -154,6 +186,7 @@ void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
   add_unread_scopes(facts, warnings);
+  add_refused_users(files, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
   if (!facts.store.silence.empty()) warnings.push_back(facts.store.silence + "; the numbers are those of before");
   for (const std::string& trouble : facts.store.troubles) warnings.push_back(trouble);
@@ -245,6 +278,7 @@ void leave_out_closed(vfs::FileSystemStatus& files, const StatusFacts& facts) {
     std::erase_if(*lines, [&](const std::string& line) { return is_closed(line.substr(0, line.find(": "))); });
   }
   std::erase_if(files.first_roots, [&](const auto& root) { return is_closed(root.path + "/"); });
+  std::erase_if(files.users, [&](const auto& one) { return one.user != facts.guest->uid; });
 }
 
 }  // namespace

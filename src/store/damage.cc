@@ -35,6 +35,11 @@ void LocalStore::set_damage_listener(DamageListener listener) {
   listener_.with([&](std::shared_ptr<const DamageListener>& current) { current = std::move(shared); });
 }
 
+void LocalStore::set_left_listener(LeftListener listener) {
+  auto shared = std::make_shared<const LeftListener>(std::move(listener));
+  left_listener_.with([&](std::shared_ptr<const LeftListener>& current) { current = std::move(shared); });
+}
+
 /// Before the blob goes, so that whoever is killed in between leaves the blob, or the listener's mark on its inode.
 void LocalStore::tell_damage(const codec::Digest& digest, const Located& blob, const BlobFile& file) {
   if (!blob.suspect) note_damage();  // a crash of the host loses bytes of sound disks

@@ -227,6 +227,10 @@ LocalStore::Retired LocalStore::retire(Index& index, const codec::Digest& digest
     return retired;
   }
   const std::string blob = blob_path(digest);
+  struct stat file {};
+  if (::fstatat(folder(), blob.c_str(), &file, AT_SYMLINK_NOFOLLOW) == 0 && file.st_nlink > 1) {
+    retired.elsewhere = {file.st_ino, static_cast<uint64_t>(file.st_size)};
+  }
   retired.temporary = next_temporary();
   // A rename is short; freeing the blocks of a large file is not, and happens without the lock.
   if (::renameat(folder(), blob.c_str(), folder(), retired.temporary.c_str()) == 0) {
@@ -235,11 +239,15 @@ LocalStore::Retired LocalStore::retire(Index& index, const codec::Digest& digest
   }
   // No room for the name, or gone already: the blob must not come back with the next open.
   (void)::unlinkat(folder(), blob.c_str(), 0);
-  return {};
+  retired.temporary.clear();
+  return retired;
 }
 
 void LocalStore::free_retired(Retired retired) const {
   unlink_temporary(retired.temporary);
+  const auto listener = left_listener_.with([](const std::shared_ptr<const LeftListener>& current) { return current; });
+  const auto [inode, size] = retired.elsewhere;
+  if (inode != 0 && listener && *listener) (*listener)(inode, size);
   retired.packed.reset();  // frees its space, unless somebody still reads it
 }
 

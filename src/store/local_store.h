@@ -44,6 +44,7 @@ class LocalStore final : public BlobStore {
   void note_damage() override;
   void set_eviction_guard(EvictionGuard guard) override;
   void set_damage_listener(DamageListener listener) override;
+  void set_left_listener(LeftListener listener) override;
   StoreUsage usage() const override;
   int lock() const override { return directory_.lock.get(); }
   void close() override;
@@ -77,8 +78,9 @@ class LocalStore final : public BlobStore {
   [[nodiscard]] Evicted evict(const Index::Victim& victim);
   /// A blob that no open finds any more, and whose space is still to be freed, without the lock.
   struct Retired {
-    std::string temporary;               ///< the name that its file has until it is unlinked; empty: none
-    std::shared_ptr<PackedBlob> packed;  ///< nullptr: it is in no pack
+    std::string temporary;                          ///< the name that its file has until it is unlinked; empty: none
+    std::shared_ptr<PackedBlob> packed;             ///< nullptr: it is in no pack
+    std::pair<uint64_t, uint64_t> elsewhere{0, 0};  ///< its inode and size, where that has other names
   };
   /// Removes the blob from index and disk, under the lock.
   [[nodiscard]] Retired retire(Index& index, const codec::Digest& digest);
@@ -118,6 +120,7 @@ class LocalStore final : public BlobStore {
   Guarded<Index> index_;
   Guarded<std::shared_ptr<const EvictionGuard>> guard_;
   Guarded<std::shared_ptr<const DamageListener>> listener_;
+  Guarded<std::shared_ptr<const LeftListener>> left_listener_;
   struct Damage {
     uint64_t times = 0;
     int64_t last = 0;  ///< seconds since 1970

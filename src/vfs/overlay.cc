@@ -22,13 +22,15 @@ constexpr int kUnusedBranchSteps = 240;
 constexpr int kRenameTries = 8;
 constexpr size_t kReportedPaths = 5;
 constexpr size_t kReportedRoots = 64;
+constexpr size_t kReportedUsers = 20;
 
 }  // namespace
 
 Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& options, const Host& host,
                                                      catalog::Catalog& catalog, store::BlobStore& store,
                                                      remote::Remote& remote, Counters& counters) {
-  auto tree = LocalTree::open(options.directory, options.owner_uid, options.owner_gid, options.root_mode);
+  auto tree = LocalTree::open(options.directory, options.owner_uid, options.owner_gid, options.root_mode,
+                              {options.user_bytes, options.user_files});
   if (!tree) return fail(std::move(tree).error().with_context("view"));
   if (!options.resume) INDUCTORFS_TRY(tree->dress_root());
   INDUCTORFS_TRY_ASSIGN(const auto status, tree->stat(LocalTree::view("")));
@@ -96,6 +98,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
   tree_.on_listed_more([this](NodeId directory) { notifier_.wish_content_forgotten(directory); });
   services_.store.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
   services_.store.set_damage_listener([this](const codec::Digest& digest, int file) { damage_.note(digest, file); });
+  services_.store.set_left_listener([this](uint64_t inode, uint64_t size) { tree_.disk().left_store(inode, size); });
 }
 
 Result<void> Overlay::begin() {
@@ -237,6 +240,7 @@ Overlay::~Overlay() {
   stop();
   services_.store.set_eviction_guard({});
   services_.store.set_damage_listener({});
+  services_.store.set_left_listener({});
 }
 
 void Overlay::start(KernelCache& kernel) {
@@ -244,6 +248,10 @@ void Overlay::start(KernelCache& kernel) {
   leases_.start();
   sealer_.start();
   in_place_.start();
+  user_count_ = start_thread("user-count", [this](const std::stop_token& stop) {
+    const Activity activity("counts what users have");
+    tree_.disk().count_all(stop);
+  });
   janitor_ = start_thread("janitor", [this](const std::stop_token& stop) { keep_house(stop); });
 }
 
@@ -255,9 +263,10 @@ void Overlay::requests_finished() {
 
 void Overlay::stop() {
   if (stopped_.exchange(true)) return;
-  if (janitor_.joinable()) {
-    janitor_.request_stop();
-    janitor_.join();
+  for (std::jthread* thread : {&janitor_, &user_count_}) {
+    if (!thread->joinable()) continue;
+    thread->request_stop();
+    thread->join();
   }
   leases_.stop();
   fetcher_.stop();
@@ -377,6 +386,10 @@ FileSystemStatus Overlay::status() const {
   result.refused = refusals_.lines();
   result.foreign = marks_.foreign();
   result.foreign_reasons = marks_.reasons();
+  result.users = charges_.report(kReportedUsers);
+  result.users_known = charges_.all_counted();
+  result.user_bytes = charges_.limits().bytes;
+  result.user_files = charges_.limits().files;
   const auto roots = tree_.roots();
   result.roots = roots.size();
   for (const auto& path : roots) {

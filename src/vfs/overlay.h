@@ -185,6 +185,7 @@ class Overlay final : public FileSystem {
   TakeoverPhase phase_{Resuming::kNo};
   // tree
   RootTree tree_;
+  const UserCharges& charges_{tree_.disk().charges()};
   Damage damage_;
   // read
   Notifier notifier_;
@@ -229,6 +230,7 @@ class Overlay final : public FileSystem {
 
   std::atomic<bool> stopped_{false};
   std::jthread janitor_;
+  std::jthread user_count_;
 };
 
 }  // namespace inductorfs::vfs

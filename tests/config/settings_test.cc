@@ -102,7 +102,8 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   for (const Option& option : mount_options()) {
     const bool literal = option.kind == Option::Kind::kText && option.name != "store" && option.name != "python" &&
                          option.name != "log" && option.name != "ca-file" && option.name != "store-floor" &&
-                         option.name != "trust" && option.name != "writers" && !option.default_text.empty();
+                         option.name != "user-bytes" && option.name != "trust" && option.name != "writers" &&
+                         !option.default_text.empty();
     if (literal) values[std::string(option.name)] = {std::string(option.default_text)};
   }
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");
@@ -114,6 +115,7 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
   EXPECT_EQ(shown.artefact_limit, defaults.artefact_limit);
   EXPECT_EQ(shown.prefetch, defaults.prefetch);
   EXPECT_EQ(shown.queue_limit, defaults.queue_limit);
+  EXPECT_EQ(shown.user_files, defaults.user_files);
   EXPECT_EQ(defaults.queue_limit, catalog::CatalogOptions{}.queue_limit);
   EXPECT_EQ(shown.quiet_time, defaults.quiet_time);
   EXPECT_EQ(shown.poll_interval, defaults.poll_interval);

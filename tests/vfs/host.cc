@@ -103,6 +103,8 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.root_mode = options_.root_mode;
   vfs_options.further_places = options_.further_places;
   vfs_options.chown_to_caller = options_.chown_to_caller;
+  vfs_options.user_bytes = options_.user_bytes;
+  vfs_options.user_files = options_.user_files;
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
   vfs_options.fetch_threads = options_.fetch_threads;

@@ -54,6 +54,8 @@ struct HostOptions {
   Milliseconds compile_once{0};
   bool cluster_winners = false;
   bool chown_to_caller = false;               ///< files belong to Host::user, as under root's daemon
+  uint64_t user_bytes = 0;                    ///< of vfs::FileSystemOptions
+  uint64_t user_files = 0;                    ///< as well
   bool part_users = false;                    ///< FakeEnvironment::part_users()
   std::map<pid_t, std::string> jobs{};        ///< FakeEnvironment::learn(), unless empty
   mode_t root_mode = 0755;                    ///< of the directory that the mount covers

@@ -493,7 +493,7 @@ TEST_F(RootScopesOfMakers, KeepHereWhatLiesInADirectoryThatAnotherUserHasNamed) 
       << told.why;
 }
 
-TEST_F(RootScopesOfMakers, KeepHereWhatTheClusterHadWhenAnotherUserGivesItAnotherName) {
+TEST_F(RootScopesOfMakers, KeepHereWhatTheClusterHadWhenAnotherUserMovesIt) {
   Host a(cluster, options());
   use_as_root(a, "alice", kAlice);
   const std::string hers = publish(a, "alice", "hers");
@@ -503,7 +503,11 @@ TEST_F(RootScopesOfMakers, KeepHereWhatTheClusterHadWhenAnotherUserGivesItAnothe
   const std::string path = name_of("another");
   ASSERT_TRUE(b.make_directories("alice/" + path.substr(0, 2)));
   b.user = kBob;
-  ASSERT_TRUE(b.rename("alice/" + hers, "alice/" + path));
+  const auto moved = b.rename("alice/" + hers, "alice/" + path);
+  ASSERT_FALSE(moved);
+  EXPECT_EQ(moved.error().code(), ErrorCode::kCrossDevice);
+  ASSERT_TRUE(b.publish_file("alice/" + path, *b.read("alice/" + hers)));  // as mv(1) does then
+  ASSERT_TRUE(b.unlink("alice/" + hers));
   b.user = kAlice;
   const std::string later = publish(b, "alice", "later");
   EXPECT_TRUE(shows(a, "alice/" + later));

@@ -24,6 +24,9 @@ inline constexpr uint64_t kPrefetchBytes = 512ULL << 20;
 inline constexpr uint64_t kStoreBytes = 20ULL << 30;
 /// Groups that wait to be published: `--queue-limit`.
 inline constexpr uint64_t kQueuedGroups = 100'000;
+/// What one user may have of private bytes, and of files: `--user-bytes`, `--user-files`.
+inline constexpr uint64_t kHalfOfDisk = UINT64_MAX;
+inline constexpr uint64_t kUserFiles = 1'000'000;
 /// Entries that this host holds in memory, of one scope and of all of them.
 inline constexpr uint64_t kEntriesInMemory = 2'000'000;
 /// Begins every key of the remote: `--prefix`.

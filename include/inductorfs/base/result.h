@@ -25,6 +25,7 @@ enum class ErrorCode {
   kNameTooLong,
   kTooLarge,
   kNoSpace,
+  kOverQuota,  ///< of the mount's own limits by user; a quota of the disk is kNoSpace
   kReadOnly,
   kNotPermitted,
   kNotSupported,

@@ -92,6 +92,8 @@ struct Settings {
   uint64_t store_limit = defaults::kStoreBytes;
   uint64_t store_floor = store::StoreOptions::kFloorByDisk;
   uint64_t artefact_limit = defaults::kLargestArtefact;
+  uint64_t user_bytes = defaults::kHalfOfDisk;
+  uint64_t user_files = defaults::kUserFiles;
   uint64_t prefetch = defaults::kPrefetchBytes;
   uint64_t queue_limit = defaults::kQueuedGroups;
   Milliseconds quiet_time = defaults::kQuietTime;

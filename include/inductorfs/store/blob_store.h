@@ -42,6 +42,10 @@ using EvictionGuard = std::function<bool(const codec::Digest&)>;
 /// which other names may share; -1: nobody else can have these bytes. The store holds no lock of its own when it calls.
 using DamageListener = std::function<void(const codec::Digest&, int file)>;
 
+/// Is told of a blob that has gone from the store and whose inode has other names, so that its bytes stay on the disk.
+/// The store holds no lock of its own when it calls.
+using LeftListener = std::function<void(uint64_t inode, uint64_t size)>;
+
 /// One artefact on its way into the store. Unless commit() answered success, the destructor discards it and leaves
 /// nothing behind; after an error it takes no more bytes. Its calls block on the local disk. It must not outlive its
 /// store. Needs external synchronisation.
@@ -125,6 +129,7 @@ class BlobStore {
 
   virtual void set_eviction_guard(EvictionGuard guard) = 0;
   virtual void set_damage_listener(DamageListener listener) = 0;
+  virtual void set_left_listener(LeftListener) {}
   [[nodiscard]] virtual StoreUsage usage() const = 0;
   /// Returns the descriptor whose flock keeps other daemons out, or -1 if there is none. It is closed with the store; a
   /// process that holds a copy of it keeps other daemons out for longer than this object lives.

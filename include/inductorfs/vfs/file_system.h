@@ -144,6 +144,9 @@ struct FileSystemOptions {
   uint64_t prefetch_bytes =
       defaults::kPrefetchBytes;  ///< of the newest entries, in the background after the mount; 0 disables
   uint64_t artefact_limit = defaults::kLargestArtefact;
+  /// What one user but root may have on the local disk; 0: no limit.
+  uint64_t user_bytes = defaults::kHalfOfDisk;
+  uint64_t user_files = defaults::kUserFiles;
   size_t descriptor_limit = 512;  ///< local files kept open
   /// Asks the kernel whether files are open for writing: once for all of them, and answers in the order of the
   /// questions. It blocks until a deadline of its own, or until the stop token asks it to stop; only one thread calls

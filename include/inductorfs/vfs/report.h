@@ -43,6 +43,15 @@ struct RootStatus {
   std::string environment;  ///< where environments are learned: that of the programs which have this part of the root
 };
 
+/// What a user has on the local disk (docs/semantics.md, "Limits by user").
+struct UserHolding {
+  uid_t user = 0;
+  uint64_t bytes = 0;
+  uint64_t files = 0;
+  bool is_limited = false;
+  uint64_t refused = 0;  ///< requests beyond a limit; 0 when the last was an hour ago
+};
+
 struct FileSystemStatus {
   uint64_t nodes = 0;
   uint64_t unsealed = 0;                     ///< files that wait to be sealed
@@ -54,6 +63,10 @@ struct FileSystemStatus {
   std::vector<std::string> foreign_reasons;  ///< the last 20 distinct reasons
   uint64_t roots = 0;                        ///< cache roots below the mountpoint with names that the kernel knows
   std::vector<RootStatus> first_roots;       ///< the first 64 of them, by path
+  std::vector<UserHolding> users;            ///< the first 20: those who were refused, then those who have most
+  bool users_known = false;                  ///< all files of before were counted since this worker began
+  uint64_t user_bytes = 0;                   ///< the limits of one user; 0: none
+  uint64_t user_files = 0;
 };
 
 }  // namespace inductorfs::vfs

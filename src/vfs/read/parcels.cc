@@ -29,8 +29,8 @@ mode_t mode_of(const codec::ParcelItem& item) {
   return kRead | 0200 | ((item.mode & kOwnerExecutes) != 0 ? 0111 : 0);
 }
 
-Result<void> dress(const Fd& file, mode_t mode, int64_t time_ns, const RootAccess& access) {
-  INDUCTORFS_TRY(set_file_owner(file.get(), {access.uid, access.gid, mode}));
+Result<void> dress(const LocalTree& disk, const Fd& file, mode_t mode, int64_t time_ns, const RootAccess& access) {
+  INDUCTORFS_TRY(disk.give(file.get(), {access.uid, access.gid, mode}));
   timespec time{time_ns / kSecond, time_ns % kSecond};
   if (time.tv_nsec < 0) {
     time.tv_nsec += kSecond;
@@ -166,7 +166,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     if (item.directory) {
       INDUCTORFS_TRY(disk_.make_directory(path));
       INDUCTORFS_TRY_ASSIGN(const auto made, disk_.open_directory(path));
-      return dress(made, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
+      return dress(disk_, made, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
     }
     INDUCTORFS_TRY_ASSIGN(const auto file, disk_.create_file(path));
     const uint64_t begin = std::exchange(at, at + item.size);
@@ -179,7 +179,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
       disk_.set_mark(path, LocalTree::kScopeName, known.scope);
       mark_member(disk_, path);
     }
-    return dress(file, S_IFREG | mode_of(item), mtime_of(known.entry), access);
+    return dress(disk_, file, S_IFREG | mode_of(item), mtime_of(known.entry), access);
   };
   const auto undo = [&](const Error& error) {
     remove_parcel(disk_, place);
@@ -191,7 +191,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
   const std::string marked = directory ? place : join(place, site.name);
   const auto dress_place = [&]() -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(const auto opened, disk_.open_directory(place));
-    return dress(opened, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
+    return dress(disk_, opened, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
   };
   if (auto done = dress_place(); !done) return undo(done.error());
   disk_.set_mark(marked, LocalTree::kScopeName, known.scope);

@@ -32,18 +32,22 @@ Result<void> LocalTree::make_directory(const std::string& path) const {
 
 Result<void> LocalTree::remove_directory(const std::string& path) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  return answer(::unlinkat(at.fd(), at.name(), AT_REMOVEDIR), "rmdir", path);
+  const Fd directory = losing(at);
+  INDUCTORFS_TRY(answer(::unlinkat(at.fd(), at.name(), AT_REMOVEDIR), "rmdir", path));
+  lost(directory, path);
+  return {};
 }
 
-Result<void> LocalTree::make_special(const std::string& path, const FileOwner& owner, std::string_view target) const {
+Result<void> LocalTree::make_special(const std::string& path, const FileOwner& owner, std::string_view target,
+                                     UserCharges::NewFile* made_for) const {
   INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
   INDUCTORFS_TRY(note_specials(at.fd()));
   INDUCTORFS_TRY_ASSIGN(const auto file,
                         open_at(at.fd(), at.name(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode));
   // In this order: what a killed worker leaves is no file of somebody's.
-  Result<void> made = set_file_owner(file.get(), owner);
+  Result<void> made = give(file.get(), owner, made_for);
   if (made) made = pwrite_full(file.get(), target, 0);
-  if (!made) (void)::unlinkat(at.fd(), at.name(), 0);  // the error that is reported came first
+  if (!made) (void)unlink(path);  // the error that is reported came first
   return made;
 }
 
@@ -80,9 +84,9 @@ Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) cons
   return std::optional(status);
 }
 
-Result<void> LocalTree::give_to(const std::string& path, const FileOwner& owner) const {
+Result<void> LocalTree::give_to(const std::string& path, const FileOwner& owner, UserCharges::NewFile* made) const {
   INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
-  return set_file_owner(named.get(), owner);
+  return give(named.get(), owner, made);
 }
 
 Result<void> LocalTree::set_owner(const std::string& path, std::optional<uid_t> uid, std::optional<gid_t> gid) const {
@@ -90,7 +94,9 @@ Result<void> LocalTree::set_owner(const std::string& path, std::optional<uid_t> 
   INDUCTORFS_TRY_ASSIGN(const auto status, status_of(named.get()));
   mode_t mode = status.st_mode;
   if (!S_ISDIR(mode)) mode &= ~static_cast<mode_t>((mode & S_IXGRP) != 0 ? S_ISUID | S_ISGID : S_ISUID);
-  return set_file_owner(named.get(), {uid.value_or(status.st_uid), gid.value_or(status.st_gid), mode});
+  INDUCTORFS_TRY(set_file_owner(named.get(), {uid.value_or(status.st_uid), gid.value_or(status.st_gid), mode}));
+  charge(named.get(), path);
+  return {};
 }
 
 Result<void> LocalTree::set_mode(const std::string& path, mode_t mode) const {

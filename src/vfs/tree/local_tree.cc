@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 
+#include "inductorfs/base/defaults.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/takeover/request_slots.h"
@@ -103,7 +104,8 @@ Result<void> copy_bytes(const codec::ReadAt& from, int to, uint64_t size) {
   return {};
 }
 
-Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid_t group, mode_t mode) {
+Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid_t group, mode_t mode,
+                                  UserCharges::Limits limits) {
   INDUCTORFS_TRY(make_directories(directory, 0700));
   LocalTree tree;
   INDUCTORFS_TRY_ASSIGN(auto root, open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY));
@@ -111,6 +113,11 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
   tree.owner_ = owner;
   tree.group_ = group;
   tree.mode_ = mode;
+  if (limits.bytes == defaults::kHalfOfDisk) {
+    INDUCTORFS_TRY_ASSIGN(const auto disk, tree.statistics());
+    limits.bytes = disk.f_blocks / 2 * disk.f_frsize;
+  }
+  tree.charges_ = std::make_unique<UserCharges>(limits);
   for (const char* name : {kViewFolder, kPendingFolder, kOrphanFolder, kStaleFolder}) {
     const auto made = tree.make_directory(name);
     if (!made && made.error().code() != ErrorCode::kExists) return fail(Error(made.error()).with_context(directory));
@@ -224,13 +231,22 @@ Result<void> LocalTree::rename(const std::string& from, const std::string& to, u
   INDUCTORFS_TRY_ASSIGN(const auto target, held(to));
   INDUCTORFS_TRY(note_specials_of(source, target));
   if ((flags & RENAME_EXCHANGE) != 0) INDUCTORFS_TRY(note_specials_of(target, source));
+  const Fd replaced = flags == 0 ? losing(target) : Fd();
   const bool done = ::renameat2(source.fd(), source.name(), target.fd(), target.name(), flags) == 0;
-  return done ? Result<void>{} : fail_errno("rename", from);
+  if (!done) return fail_errno("rename", from);
+  lost(replaced, to);
+  moved(target, from, to);
+  if ((flags & RENAME_EXCHANGE) != 0) moved(source, to, from);
+  return {};
 }
 
 Result<void> LocalTree::unlink(const std::string& path, bool must_exist) const {
   const auto at = held(path);
-  if (at && ::unlinkat(at->fd(), at->name(), 0) == 0) return {};
+  const Fd file = at ? losing(*at) : Fd();
+  if (at && ::unlinkat(at->fd(), at->name(), 0) == 0) {
+    lost(file, path);
+    return {};
+  }
   const Error why = at ? error_from_errno(errno, "unlink", path) : at.error();
   return !must_exist && why.code() == ErrorCode::kNotFound ? Result<void>{} : fail(why);
 }
@@ -253,6 +269,7 @@ Result<void> LocalTree::link(const Fd& file, const std::string& to) const {
 Result<void> LocalTree::remove_tree(const std::string& path) const {
   const auto at = held(path);
   if (!at) return at.error().code() == ErrorCode::kNotFound ? Result<void>{} : fail(at.error());
+  forget_all(path);
   return inductorfs::remove_tree(at->in_proc());  // from there on it follows nothing
 }
 
@@ -288,7 +305,7 @@ Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const
   if (auto rest = copy_bytes(from.get(), to.get(), wanted); !rest) return undo(rest.error());
   if (auto marked = copy_xattrs(from.get(), to.get()); !marked) return undo(marked.error());
   mark_changed(to.get(), status.st_ino);
-  if (auto given = set_file_owner(to.get(), {status.st_uid, status.st_gid, status.st_mode}); !given) {
+  if (auto given = give_copy(to.get(), {status.st_uid, status.st_gid, status.st_mode}, status.st_ino); !given) {
     return undo(given.error());
   }
   const struct timespec times[2] = {status.st_atim, status.st_mtim};
@@ -310,7 +327,10 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
   for (int number = 1; number < kMost; ++number) {
     std::string place = in_folder(kSetAsideFolder, std::to_string(number));
     INDUCTORFS_TRY_ASSIGN(const auto to, held(place));
-    if (::renameat2(directory.get(), name.c_str(), to.fd(), to.name(), RENAME_NOREPLACE) == 0) return place;
+    if (::renameat2(directory.get(), name.c_str(), to.fd(), to.name(), RENAME_NOREPLACE) == 0) {
+      forget_all(place);
+      return place;
+    }
     if (errno != EEXIST) return fail_errno("rename", path);
   }
   return fail(ErrorCode::kTooLarge,
@@ -349,6 +369,7 @@ Result<std::optional<std::string>> LocalTree::seal_of(int file) const {
 
 Result<bool> LocalTree::is_stores(int file) const {
   if (::fgetxattr(file, kSealName, nullptr, 0) >= 0) return true;
+  if (errno == EBADF && ::getxattr(proc_path(file).c_str(), kSealName, nullptr, 0) >= 0) return true;  // by O_PATH
   return errno == ENODATA ? Result<bool>(false) : fail_errno("getxattr", kSealName);
 }
 

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "vfs/tree/common_access.h"
 #include "vfs/tree/file_owner.h"
 #include "vfs/tree/held_parent.h"
+#include "vfs/tree/user_charges.h"
 
 namespace inductorfs::vfs {
 
@@ -50,7 +53,9 @@ class LocalTree {
   /// NUL.
   static constexpr size_t kPathLimit = 4096 - sizeof("view/");
 
-  [[nodiscard]] static Result<LocalTree> open(const std::string& directory, uid_t owner, gid_t group, mode_t mode);
+  /// defaults::kHalfOfDisk among the limits is that.
+  [[nodiscard]] static Result<LocalTree> open(const std::string& directory, uid_t owner, gid_t group, mode_t mode,
+                                              UserCharges::Limits limits = {});
   /// Gives view/ the owner and mode of the directory that the mount covers, which may have changed since the last
   /// mount.
   [[nodiscard]] Result<void> dress_root() const;
@@ -100,12 +105,13 @@ class LocalTree {
   [[nodiscard]] Result<void> make_directory(const std::string& path) const;
   [[nodiscard]] Result<void> remove_directory(const std::string& path) const;
   /// A symbolic link with this content, a FIFO or a socket.
-  [[nodiscard]] Result<void> make_special(const std::string& path, const FileOwner& owner,
-                                          std::string_view target) const;
+  [[nodiscard]] Result<void> make_special(const std::string& path, const FileOwner& owner, std::string_view target,
+                                          UserCharges::NewFile* made = nullptr) const;
   /// A link of the daemon's own.
   [[nodiscard]] Result<void> make_symlink(const std::string& target, const std::string& path) const;
   [[nodiscard]] Result<std::string> read_link(const std::string& path) const;
-  [[nodiscard]] Result<void> give_to(const std::string& path, const FileOwner& owner) const;
+  [[nodiscard]] Result<void> give_to(const std::string& path, const FileOwner& owner,
+                                     UserCharges::NewFile* made = nullptr) const;
   /// chown(2): takes the set-id bits of what can be run.
   [[nodiscard]] Result<void> set_owner(const std::string& path, std::optional<uid_t> uid,
                                        std::optional<gid_t> gid) const;
@@ -123,6 +129,23 @@ class LocalTree {
   [[nodiscard]] Result<void> sync() const;
   /// For what takes the directory and the name apart (store::BlobStore::adopt, write_file_atomically).
   [[nodiscard]] Result<HeldParent> held(std::string_view path) const;
+
+  // ---- what users have; whoever gives a file to somebody, or changes its size, says so here
+  /// For files that are about to be made, and for what is reported.
+  [[nodiscard]] UserCharges& charges() const { return *charges_; }
+  [[nodiscard]] Result<void> give(int file, const FileOwner& owner, UserCharges::NewFile* made = nullptr) const;
+  /// Of a new file that has its bytes already: kOverQuota.
+  [[nodiscard]] Result<void> give_copy(int file, const FileOwner& owner, uint64_t replaced = 0) const;
+  /// Before an open file gets this size, if it has less: kOverQuota. After it charges().resize() is due.
+  [[nodiscard]] Result<void> admit_size(int file, uint64_t size) const;
+  /// After the store was offered a sealed file; whether it has taken it, `blob` tells, its file of these bytes.
+  void charge_sealed(int file, int blob) const;
+  /// After the file at the path has got it as a further name.
+  void gained_name(const std::string& path) const;
+  /// The store has let go of a blob (store::LeftListener).
+  void left_store(uint64_t inode, uint64_t size) const { charges_->left_store(inode, size); }
+  /// Counts what an earlier daemon left. Blocks for a walk over all files; others may change them meanwhile.
+  void count_all(const std::stop_token& stop) const;
 
   /// Makes every missing directory of view/<path> with this owner and mode.
   [[nodiscard]] Result<void> make_view_directories(std::string_view path, const RootAccess& access) const;
@@ -177,12 +200,23 @@ class LocalTree {
  private:
   /// To look at, or to change what is noted of it.
   [[nodiscard]] Result<Fd> hold(const std::string& path) const;
+  // local_charges.cc
+  [[nodiscard]] std::optional<UserCharges::Owner> owner_of(int file, const std::string& path) const;
+  [[nodiscard]] bool has_blob(int file) const;
+  void charge(int file, const std::string& path) const;
+  /// What has a name that is about to go; none where there is none.
+  [[nodiscard]] static Fd losing(const HeldParent& at);
+  void lost(const Fd& file, const std::string& path) const;
+  void moved(const HeldParent& to, const std::string& from, const std::string& path) const;
+  void forget_all(const std::string& path) const;
+  void count_below(const std::string& path, mode_t type, const std::stop_token& stop) const;
 
   Fd root_;
   Fd view_;  ///< most paths begin here
   uid_t owner_ = 0;
   gid_t group_ = 0;
   mode_t mode_ = 0755;
+  std::unique_ptr<UserCharges> charges_;
 };
 
 [[nodiscard]] Attributes attributes_of(const struct stat& status);

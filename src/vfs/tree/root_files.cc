@@ -168,9 +168,10 @@ Result<bool> RootTree::local_set_is_whole(const std::string& path) const {
   return state == SetState::kWhole;
 }
 
+/// 0 bytes: for a user at a limit of his own, for whom nothing is evicted.
 bool RootTree::make_room(uint64_t bytes) {
-  const uint64_t evicted = store_.free_space(bytes);
-  if (evicted >= bytes) return true;
+  const uint64_t evicted = bytes > 0 ? store_.free_space(bytes) : 0;
+  if (bytes > 0 && evicted >= bytes) return true;
   // What was deleted or closed just now may still be on its way out: the kernel's FORGET follows the last of unlink(2)
   // and close(2), and nobody waits for it. On a local disk the space is there when that returns.
   constexpr std::chrono::milliseconds kForgetDelay{100};

@@ -12,6 +12,7 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr std::string_view kOwnPrefix = "user.inductorfs.";
+constexpr size_t kMostOfAttributes = 4096;
 
 struct timespec timespec_of(const std::optional<Timestamp>& time, bool now) {
   if (now) return {0, UTIME_NOW};
@@ -86,10 +87,10 @@ Result<Attributes> FileAttributes::set_attributes(NodeId id, const AttributeChan
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   if (change.size) {
     if (!node->is_regular()) return fail(ErrorCode::kInvalid);
-    INDUCTORFS_TRY_ASSIGN(auto file, data_.begin_write(node, *change.size, caller));
+    INDUCTORFS_TRY_ASSIGN(auto file, data_.begin_write(node, *change.size, *change.size, caller));
     const bool done = ::ftruncate(file->file(), static_cast<off_t>(*change.size)) == 0;
     const int saved_errno = errno;
-    data_.end_write(node, done);
+    data_.end_write(node, file, done);
     if (!done) return fail(error_from_errno(saved_errno, "truncate"));
   }
   INDUCTORFS_TRY(make_local_directory(node));
@@ -167,6 +168,20 @@ Result<std::vector<std::string>> FileAttributes::list_xattrs(NodeId id) {
 
 namespace {
 
+/// The attributes of users count for nobody, and some disks keep any number: together a file may have what it may have
+/// on ext4.
+Result<void> has_room(const LocalTree& tree, const std::string& path, const std::string& name, size_t size) {
+  size_t total = name.size() + size;
+  INDUCTORFS_TRY_ASSIGN(const auto names, tree.xattr_names(path));
+  for (const auto& other : names) {
+    if (other == name || std::string_view(other).starts_with(kOwnPrefix)) continue;
+    total += other.size() + tree.xattr(path, other).value_or(std::string()).size();
+  }
+  if (total <= kMostOfAttributes) return {};
+  return fail(ErrorCode::kNoSpace, "setxattr " + path + ": a file has at most " + std::to_string(kMostOfAttributes) +
+                                       " bytes of attributes, names and values");
+}
+
 Result<void> set_or_remove(const LocalTree& tree, const std::string& path, const std::string& name,
                            std::optional<std::string_view> value, int flags) {
   // One that comes again after an earlier worker was killed in it meets its own effect.
@@ -175,6 +190,7 @@ Result<void> set_or_remove(const LocalTree& tree, const std::string& path, const
   if (!again && value && there && (flags & XATTR_CREATE) != 0) return fail(ErrorCode::kExists);
   if (!again && !there && (!value || (flags & XATTR_REPLACE) != 0)) return fail(ErrorCode::kNoData);
   if (again && !value && !there) return {};
+  if (value) INDUCTORFS_TRY(has_room(tree, path, name, value->size()));
   takeover::begin_effect();
   return tree.set_xattr(path, name, value, again ? 0 : flags);
 }

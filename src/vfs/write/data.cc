@@ -44,6 +44,13 @@ Result<void> write_back(int file) {
   return {};
 }
 
+/// How many bytes a file has from there on.
+uint64_t bytes_from(int file, uint64_t offset) {
+  struct stat status {};
+  const uint64_t size = ::fstat(file, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+  return size - std::min(size, offset);
+}
+
 /// As copy_bytes() takes it.
 codec::ReadAt bytes_of(const DescriptorCache::Descriptor& file) {
   return [&file](char* out, size_t size, uint64_t at) { return file.read(out, size, at); };
@@ -104,6 +111,7 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
   };
   if (!node->is_regular() || !node->content.with(is_large)) return early;
   DescriptorCache::Pointer from;
+  Result<void> refused;
   const auto begin = [&](Content& content) {
     if (content.copying || content.rendered || !is_large(content)) return;
     if (content.backing == Backing::kLocal && !tree_.is_sealed(*node, content)) return;
@@ -111,6 +119,11 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
     struct stat status {};
     if (!file || ::fstat((*file)->file(), &status) != 0) return;
     if (early.wanted(static_cast<uint64_t>(status.st_size)) <= EarlyCopy::kLarge) return;
+    const bool is_entry = content.backing == Backing::kShared;
+    const auto owner = is_entry ? std::optional<FileOwner>() : file_owner((*file)->file()).value_or(std::nullopt);
+    refused = disk_.charges().may_copy(early.wanted(static_cast<uint64_t>(status.st_size)),
+                                       owner ? owner->uid : content.attributes.uid, is_entry ? 0 : status.st_ino);
+    if (!refused) return;
     from = *file;
     early.begin(disk_, node, content);
   };
@@ -119,7 +132,8 @@ Result<EarlyCopy> Data::copy_early(const NodePtr& node, bool sealed_too, std::op
     // The copying thread reports its progress; this request waits for it as for a lock.
     while (!node->content.wait_until(std::chrono::steady_clock::now() + kFetchStep, is_free, is_free)) continue;
     moves_.read([&](const Moves&) { node->content.with(begin); });
-  } while (!from && !node->content.with(is_free));
+  } while (!from && refused && !node->content.with(is_free));
+  INDUCTORFS_TRY(refused);
   if (!from) return early;
   auto filled = early.fill(from->file());
   if (!filled && filled.error().code() == ErrorCode::kNoSpace) {
@@ -151,7 +165,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
     if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(bytes_of(*from), to.get(), size));
     disk_.mark_changed(to.get(), 0);
     const Attributes& attributes = content.attributes;
-    INDUCTORFS_TRY(set_file_owner(to.get(), {attributes.uid, attributes.gid, S_IFREG | (attributes.mode & 07777)}));
+    INDUCTORFS_TRY(disk_.give_copy(to.get(), {attributes.uid, attributes.gid, S_IFREG | (attributes.mode & 07777)}));
     const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
                                       {attributes.modified.seconds, attributes.modified.nanoseconds}};
     if (::futimens(to.get(), times) != 0) return fail_errno("utimens", copy);
@@ -172,6 +186,12 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   content.provenance.reset();
   if (!path) tree_.become_orphan(*node, content, std::move(place));
   return {};
+}
+
+Result<void> Data::may_name(const Content& content, const std::string& path, const Caller& caller) {
+  const bool may = caller.uid == 0 || caller.uid == ::geteuid() || caller.uid == content.attributes.uid;
+  if (content.backing != Backing::kShared || may) return {};
+  return fail(ErrorCode::kCrossDevice, path + ": it is of the cluster, in another user's root; copy it");
 }
 
 Result<void> Data::make_private(const NodePtr& node, Content& content, EarlyCopy& early) {
@@ -225,8 +245,19 @@ Result<void> Data::take_name(const NodePtr& view) {
   });
 }
 
+/// A lock is open to all users of its root, whoever has made it, and counts for him.
+Result<void> Data::may_grow(const NodePtr& node, int file, uint64_t end, const Caller& caller) const {
+  if (end <= kMostOfOthers || caller.uid == 0 || caller.uid == ::geteuid()) return {};
+  INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(file));
+  if (!owner || owner->uid == caller.uid || bytes_from(file, 0) >= end) return {};
+  const auto path = nodes_.path_of(*node);
+  if (!path || layout::common_use_of(*path) != layout::CommonUse::kWrite) return {};
+  return fail(ErrorCode::kOverQuota, "write " + *path + ": it is another user's, and open to all as a lock is: " +
+                                         std::to_string(kMostOfOthers) + " bytes at most");
+}
+
 Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::optional<uint64_t> keep_bytes,
-                                                   const Caller& caller) {
+                                                   uint64_t end, const Caller& caller) {
   if (node->is_directory()) return fail(ErrorCode::kIsDirectory);
   bool other_writer = false;
   const auto begin = [&]() -> Result<DescriptorCache::Pointer> {
@@ -237,7 +268,12 @@ Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::opt
         INDUCTORFS_TRY(make_private(node, content, early));
         auto file = tree_.descriptor(*node, content, true);
         if (!file) return file;
-        INDUCTORFS_TRY(origin_.note_writer(*node, content, (*file)->file(), caller));
+        INDUCTORFS_TRY(may_grow(node, (*file)->file(), end, caller));
+        INDUCTORFS_TRY(disk_.admit_size((*file)->file(), end));
+        if (auto noted = origin_.note_writer(*node, content, (*file)->file(), caller); !noted) {
+          disk_.charges().resize((*file)->file());
+          return fail(noted.error());
+        }
         ++content.active_writes;
         other_writer = content.last_writer != caller.pid;
         content.last_writer = caller.pid;
@@ -246,6 +282,8 @@ Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::opt
     });
   };
   auto file = tree_.with_room(begin);
+  const bool fits_now = !file && file.error().code() == ErrorCode::kOverQuota && tree_.make_room(0);
+  if (fits_now) file = tree_.with_room(begin);
   // Sealed under another name since it was looked at.
   if (!file && file.error().code() == ErrorCode::kBusy) file = tree_.with_room(begin);
   // Before the first byte: from here to the end of the write nothing is sealed.
@@ -254,7 +292,8 @@ Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::opt
   return file;
 }
 
-void Data::end_write(const NodePtr& node, bool changed) {
+void Data::end_write(const NodePtr& node, const DescriptorCache::Pointer& file, bool changed) {
+  disk_.charges().resize(file->file());
   // Before this write counts as over: nothing may take the file for finished in between.
   if (changed) in_place_.add_names(node);
   node->content.with([&](Content& content) {
@@ -272,19 +311,22 @@ void Data::end_write(const NodePtr& node, bool changed) {
 
 Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
-  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller));
+  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, offset + bytes.size(), caller));
   auto written = pwrite_full(file->file(), bytes, offset);
   if (!written && written.error().code() == ErrorCode::kNoSpace && tree_.make_room(bytes.size())) {
     written = pwrite_full(file->file(), bytes, offset);
   }
   fail_point("data.written");
-  end_write(node, true);
+  end_write(node, file, true);
   return written;
 }
 
 Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
-  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, caller));
+  const bool keeps_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
+  INDUCTORFS_TRY_ASSIGN(auto file, begin_write(node, std::nullopt, keeps_size ? 0 : offset + length, caller));
+  // What is reserved beyond the end nobody would count (UserCharges): it is not.
+  if (keeps_size && (mode & FALLOC_FL_PUNCH_HOLE) == 0) length = std::min(length, bytes_from(file->file(), offset));
   // In pieces, which all modes that the kernel passes on can be done in (fs/fuse/file.c: fuse_file_fallocate).
   uint64_t done_bytes = 0;
   const auto allocated = [&] {
@@ -302,7 +344,7 @@ Result<void> Data::allocate(NodeId id, int mode, uint64_t offset, uint64_t lengt
     done = allocated();
     saved_errno = errno;
   }
-  end_write(node, done || done_bytes > 0);
+  end_write(node, file, done || done_bytes > 0);
   if (!done) return fail(error_from_errno(saved_errno, "fallocate"));
   return {};
 }

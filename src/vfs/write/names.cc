@@ -71,7 +71,8 @@ Result<Found> Names::show_made(const Site& site, std::optional<Fd> file) {
   return result;
 }
 
-/// Calls `make` under the lock under which `where` is resolved. Once more when the disk was full and is not any more.
+/// Calls `make` under the lock under which `where` is resolved. Once more when the disk was full, or
+/// the user at a limit, and is not any more.
 Result<Found> Names::make_name(NodeId parent, std::string_view name, Site& where,
                                const std::function<Result<Found>()>& make) {
   const auto once = [&](const Moves& moves) -> Result<Found> {
@@ -79,7 +80,16 @@ Result<Found> Names::make_name(NodeId parent, std::string_view name, Site& where
     INDUCTORFS_TRY(tree_.make_local_directory(moves, where.parent));
     return make();
   };
-  return tree_.with_room([&] { return moves_.read(once); });
+  const auto make_it = [&] { return tree_.with_room([&] { return moves_.read(once); }); };
+  auto made = make_it();
+  const bool again = !made && made.error().code() == ErrorCode::kOverQuota && tree_.make_room(0);
+  return again ? make_it() : std::move(made);
+}
+
+/// What an earlier worker made before it was killed is there, and needs no room.
+Result<UserCharges::NewFile> Names::place_of(bool is_made, uid_t owner) const {
+  if (is_made) return disk_.charges().admit_made(owner);
+  return disk_.charges().admit(owner);
 }
 
 Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
@@ -88,9 +98,10 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
     INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, S_IFREG | (mode & 07777), caller));
+    INDUCTORFS_TRY_ASSIGN(auto place, place_of(done, owner.uid));
     INDUCTORFS_TRY_ASSIGN(auto file, done ? disk_.open_file(view_path, true) : disk_.create_file(view_path));
     fail_point("name.created");
-    if (auto given = set_file_owner(file.get(), owner); !given) return not_made(view_path, given.error());
+    if (auto given = disk_.give(file.get(), owner, &place); !given) return not_made(view_path, given.error());
     return made(where, std::move(file));
   });
   const NodePtr node = result ? nodes_.find(result->node) : nullptr;
@@ -120,8 +131,9 @@ Result<Found> Names::make_special(NodeId parent, std::string_view name, mode_t m
   return make_name(parent, name, where, [&]() -> Result<Found> {
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
     INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, mode, caller));
+    INDUCTORFS_TRY_ASSIGN(auto place, place_of(done, owner.uid));
     if (done) INDUCTORFS_TRY(disk_.unlink(LocalTree::view(where.path)));  // it may be half made, and nobody knows it
-    INDUCTORFS_TRY(disk_.make_special(LocalTree::view(where.path), owner, target));
+    INDUCTORFS_TRY(disk_.make_special(LocalTree::view(where.path), owner, target, &place));
     fail_point("name.special_made");
     return made(where, std::nullopt);
   });
@@ -133,9 +145,10 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
     INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, S_IFDIR | (mode & 07777), caller));
+    INDUCTORFS_TRY_ASSIGN(auto place, place_of(done, owner.uid));
     if (!done) INDUCTORFS_TRY(disk_.make_directory(view_path));
     fail_point("name.directory_made");
-    if (auto given = disk_.give_to(view_path, owner); !given) return not_made(view_path, given.error());
+    if (auto given = disk_.give_to(view_path, owner, &place); !given) return not_made(view_path, given.error());
     return made(where, std::nullopt);
   });
   if (result) refusals_.note_if_hidden(where.path, disk_);
@@ -152,6 +165,7 @@ Result<Found> Names::make_symlink(NodeId parent, std::string_view name, const st
 
 Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,
                                  const Caller& caller) {
+  INDUCTORFS_TRY(Data::may_name(content, to.path, caller));
   // The blob's inode belongs to the store; a second name of the file needs an inode that may be written to.
   if (node->is_regular()) INDUCTORFS_TRY(data_.make_private(node, content, early));
   content.attributes_valid = false;
@@ -161,7 +175,11 @@ Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Si
   if (path && layout::name_of(*path).root != to.entry.root) INDUCTORFS_TRY(origin_.note_open(from, *path));
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(from));
   INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, to, status ? status->st_ino : 0));
-  if (!done) INDUCTORFS_TRY(disk_.link(from, LocalTree::view(to.path)));
+  if (!done && status) {
+    INDUCTORFS_TRY_ASSIGN(const auto place, disk_.charges().admit(status->st_uid));
+    INDUCTORFS_TRY(disk_.link(from, LocalTree::view(to.path)));
+    disk_.gained_name(LocalTree::view(to.path));
+  }
   fail_point("name.linked");
   (void)nodes_.detach(to.parent, to.name);
   return nodes_.add(to.parent, to.name, node, 1);

@@ -62,6 +62,7 @@ class Names {
   [[nodiscard]] tl::unexpected<Error> not_made(const std::string& view_path, const Error& why) const;
   [[nodiscard]] Result<Found> make_name(NodeId parent, std::string_view name, Site& where,
                                         const std::function<Result<Found>()>& make);
+  [[nodiscard]] Result<UserCharges::NewFile> place_of(bool is_made, uid_t owner) const;
   [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,
                                           const Caller& caller);
 

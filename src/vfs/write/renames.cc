@@ -140,6 +140,7 @@ Result<void> Renames::rename_file(const Step& step, const NodePtr& node, EarlyCo
   if (step.mode == RenameMode::kNoReplace && (there || catalog_.find(to.entry))) return fail(ErrorCode::kExists);
   if (target == node) return {};  // two links of one file: rename(2) does nothing
   auto renamed = with_contents(node, target, [&](Content& content, Content* replaced) -> Result<void> {
+    INDUCTORFS_TRY(Data::may_name(content, from.path, step.caller));
     content.attributes_valid = false;
     // Bytes of the cluster get a file of their own before they can have another name.
     if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
@@ -236,6 +237,8 @@ Result<bool> Renames::exchange(const Site& from, const Site& to, const Caller& c
     if (first->is_directory()) first_directory = removal_.open_moving(from.path);
     if (second->is_directory()) second_directory = removal_.open_moving(to.path);
     return with_contents(first, second, [&](Content& a, Content* b) -> Result<void> {
+      INDUCTORFS_TRY(Data::may_name(a, from.path, caller));
+      if (b != nullptr) INDUCTORFS_TRY(Data::may_name(*b, to.path, caller));
       a.attributes_valid = false;
       if (b != nullptr) b->attributes_valid = false;
       auto own =

@@ -350,6 +350,8 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   (void)disk_.unlink(name);  // what stays is removed at the next start
   fail_point("seal.unlinked");
   if (!adopted) return fail(std::move(adopted).error());
+  const auto blob = store_.open_blob(digest);  // of another file with the same bytes, where the store had these
+  disk_.charge_sealed(file.get(), blob ? blob->file() : -1);
   return entry;
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -250,6 +251,51 @@ TEST_F(Charges, AreCountedWhileOthersChangeThem) {
   }
   counts.join();
   EXPECT_EQ(had(tree.charges()), (Had{{kOne, {0, 40 * 9}}, {kTwo, {0, 40}}}));
+}
+
+/// Sets how many descriptors this process may have, for as long as it lives.
+class Descriptors {
+ public:
+  explicit Descriptors(rlim_t most) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit now{most, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+  }
+  ~Descriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Charges, AreCountedInADeepTreeWithFewDescriptors) {
+  constexpr uint64_t kDepth = 300;
+  const auto tree = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0755).value();
+  std::string path;
+  for (uint64_t i = 0; i < kDepth; ++i) path += path.empty() ? "d" : "/d";
+  ASSERT_TRUE(tree.make_view_directories(path, {kOne, kOne, 0755}));
+  const auto again = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0755).value();
+  {
+    const Descriptors few(100);
+    again.count_all({});
+  }
+  EXPECT_TRUE(again.charges().all_counted());
+  EXPECT_EQ(had(again.charges()), (Had{{kOne, {0, kDepth}}}));
+  EXPECT_TRUE(again.set_aside("d"));
+  EXPECT_EQ(had(again.charges()), Had{}) << "what is set aside is nobody's";
+}
+
+TEST_F(Charges, AreNotKnownWhereTheDiskDoesNotTell) {
+  const auto tree = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0755).value();
+  ASSERT_TRUE(tree.make_view_directories("d", {kOne, kOne, 0755}));
+  const auto again = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0755).value();
+  {
+    const Descriptors none(3);
+    again.count_all({});
+  }
+  EXPECT_FALSE(again.charges().all_counted());
+  again.count_all({});
+  EXPECT_TRUE(again.charges().all_counted());
+  EXPECT_EQ(had(again.charges()), (Had{{kOne, {0, 1}}}));
 }
 
 class LimitsByUser : public ::testing::Test {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "inductorfs/base/log.h"
 #include "vfs/tree/local_tree.h"
 
 /// What LocalTree tells of whose its files are (UserCharges).
@@ -97,39 +98,50 @@ void LocalTree::moved(const HeldParent& to, const std::string& from, const std::
 
 void LocalTree::forget_all(const std::string& path) const {
   struct stat status {};
-  const auto file = hold(path);
-  if (!file || ::fstat(file->get(), &status) != 0) return;
-  if (S_ISDIR(status.st_mode)) {
-    for (const auto& item : list(path).value_or(std::vector<Item>{})) forget_all(join(path, item.name));
+  {
+    const auto file = hold(path);
+    if (!file || ::fstat(file->get(), &status) != 0) return;
+    // Of a blob the name is the only one.
+    if (!S_ISDIR(status.st_mode) && status.st_nlink > 1) return charges_->lost_name(file->get(), true);
   }
-  if (S_ISDIR(status.st_mode) || status.st_nlink == 1) return charges_->forget(status.st_ino);
-  charges_->lost_name(file->get(), true);  // of a blob its only one
+  charges_->forget(status.st_ino);
+  if (!S_ISDIR(status.st_mode)) return;
+  for (const auto& item : list(path).value_or(std::vector<Item>{})) forget_all(join(path, item.name));
 }
 
-/// With no descriptor open while it is below. What the disk does not tell is looked at again.
-void LocalTree::count_below(const std::string& path, mode_t type, const std::stop_token& stop) const {
-  if (stop.stop_requested()) return;
+/// With no descriptor open while it is below. False: the disk does not tell all.
+bool LocalTree::count_below(const std::string& path, mode_t type, const std::stop_token& stop) const {
+  if (stop.stop_requested()) return true;
   const auto has_gone = [](const Error& error) {
     return error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kNotDirectory;
   };
+  bool told = true;
   {
     const auto file = hold(path);
-    if (!file && !has_gone(file.error())) charges_->may_miss();
+    told = file || has_gone(file.error());
     const auto owner = file ? owner_of(file->get(), path) : std::nullopt;
     if (owner) charges_->find(file->get(), *owner);
   }
-  if (type != S_IFDIR) return;
+  if (type != S_IFDIR) return told;
   const auto items = list(path);
-  if (!items && !has_gone(items.error())) charges_->may_miss();
-  for (const auto& item : items.value_or(std::vector<Item>{})) count_below(join(path, item.name), item.type, stop);
+  told = told && (items || has_gone(items.error()));
+  for (const auto& item : items.value_or(std::vector<Item>{})) {
+    told = count_below(join(path, item.name), item.type, stop) && told;
+  }
+  return told;
 }
 
 void LocalTree::count_all(const std::stop_token& stop) const {
-  for (int i = 1; !stop.stop_requested(); ++i) {
+  bool told = true;
+  for (int i = 1; i <= kMostCounts && !stop.stop_requested(); ++i) {
     charges_->begin_count();
-    for (const char* folder : {kViewFolder, kPendingFolder, kOrphanFolder}) count_below(folder, S_IFDIR, stop);
-    if (charges_->end_count(i == kMostCounts)) return;
+    told = true;
+    for (const char* folder : {kViewFolder, kPendingFolder, kOrphanFolder}) {
+      told = count_below(folder, S_IFDIR, stop) && told;
+    }
+    if (told && charges_->end_count(i == kMostCounts)) return;
   }
+  if (!told) log::warning("view.not_counted", {{"why", "the disk of --store did not tell of all files"}});
 }
 
 }  // namespace inductorfs::vfs

@@ -209,7 +209,7 @@ class LocalTree {
   void lost(const Fd& file, const std::string& path) const;
   void moved(const HeldParent& to, const std::string& from, const std::string& path) const;
   void forget_all(const std::string& path) const;
-  void count_below(const std::string& path, mode_t type, const std::stop_token& stop) const;
+  [[nodiscard]] bool count_below(const std::string& path, mode_t type, const std::stop_token& stop) const;
 
   Fd root_;
   Fd view_;  ///< most paths begin here

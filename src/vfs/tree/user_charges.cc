@@ -127,10 +127,10 @@ int64_t UserCharges::blocks_of_inode(uint64_t inode) {
 
 Result<void> UserCharges::may_copy(uint64_t size, uid_t id, uint64_t replaced) {
   User& owner = user(id);
-  const int64_t blocks = blocks_of(size);
-  INDUCTORFS_TRY(add_blocks(owner, blocks, replaced == 0 ? 0 : blocks_of_inode(replaced)));
-  owner.blocks.fetch_sub(blocks);
-  return {};
+  if (limits_.bytes == 0 || !is_limited(id)) return {};
+  const int64_t less = replaced == 0 ? 0 : blocks_of_inode(replaced);
+  const int64_t then = owner.blocks.load() + blocks_of(size) - less;
+  return then <= static_cast<int64_t>(limits_.bytes / kBlock) ? Result<void>{} : refuse(owner, "bytes", limits_.bytes);
 }
 
 Result<void> UserCharges::admit_copy(int file, uid_t id, uint64_t replaced) {

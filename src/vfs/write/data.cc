@@ -10,6 +10,7 @@
 #include <future>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
 
@@ -252,6 +253,8 @@ Result<void> Data::may_grow(const NodePtr& node, int file, uint64_t end, const C
   if (!owner || owner->uid == caller.uid || bytes_from(file, 0) >= end) return {};
   const auto path = nodes_.path_of(*node);
   if (!path || layout::common_use_of(*path) != layout::CommonUse::kWrite) return {};
+  log::write_limited(log::Level::kWarning, "view.over_limit",
+                     {{"user", caller.uid}, {"of", "another user's lock"}, {"limit", kMostOfOthers}});
   return fail(ErrorCode::kOverQuota, "write " + *path + ": it is another user's, and open to all as a lock is: " +
                                          std::to_string(kMostOfOthers) + " bytes at most");
 }

@@ -175,8 +175,8 @@ Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Si
   if (path && layout::name_of(*path).root != to.entry.root) INDUCTORFS_TRY(origin_.note_open(from, *path));
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(from));
   INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, to, status ? status->st_ino : 0));
-  if (!done && status) {
-    INDUCTORFS_TRY_ASSIGN(const auto place, disk_.charges().admit(status->st_uid));
+  if (!done) {
+    INDUCTORFS_TRY_ASSIGN(const auto place, disk_.charges().admit(status ? status->st_uid : 0));
     INDUCTORFS_TRY(disk_.link(from, LocalTree::view(to.path)));
     disk_.gained_name(LocalTree::view(to.path));
   }

@@ -36,6 +36,7 @@ constexpr CommandRow kCommands[] = {
     {"host-facts", "", host_facts_command},
     {"host-places", "", host_places_command},
     {"worker", "", worker_command},
+    {"examiner", "", examiner_command},
 };
 
 }  // namespace

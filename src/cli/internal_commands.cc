@@ -3,6 +3,7 @@
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/host/place_reader.h"
+#include "inductorfs/mount/examiner_command.h"
 #include "inductorfs/mount/worker_command.h"
 
 /// The commands that processes of ours start.
@@ -19,7 +20,7 @@ class ReaderCommand final : public Subcommand {
   int (*body_)();
 };
 
-/// Serves a mount for its supervisor. The mountpoint is there for whoever looks at the list of processes.
+/// A process of a mount. The mountpoint is there for whoever looks at the list of processes.
 class WorkerCommand final : public Subcommand {
  public:
   void add_to(CLI::App& app) override { app.add_option("MOUNTPOINT", path_, ""); }
@@ -27,6 +28,19 @@ class WorkerCommand final : public Subcommand {
 
  private:
   std::string path_;
+};
+
+class ExaminerCommand final : public Subcommand {
+ public:
+  void add_to(CLI::App& app) override {
+    app.add_option("MOUNTPOINT", path_, "");
+    app.add_option("CACHE", cache_file_, "");
+  }
+  [[nodiscard]] int run(const config::Environment&) override { return mount::examiner_command(path_, cache_file_); }
+
+ private:
+  std::string path_;
+  std::string cache_file_;
 };
 
 }  // namespace
@@ -40,5 +54,6 @@ std::unique_ptr<Subcommand> host_facts_command() {
 }
 std::unique_ptr<Subcommand> host_places_command() { return std::make_unique<ReaderCommand>(host::run_place_reader); }
 std::unique_ptr<Subcommand> worker_command() { return std::make_unique<WorkerCommand>(); }
+std::unique_ptr<Subcommand> examiner_command() { return std::make_unique<ExaminerCommand>(); }
 
 }  // namespace inductorfs::cli

@@ -5,13 +5,11 @@
 
 #include "answers.h"
 #include "command_line.h"
-#include "inductorfs/mount/open_files.h"
 #include "mount_helper.h"
 
 namespace inductorfs::cli {
 
 int run(int argc, char** argv) {
-  if (argc > 0 && argv[0] == std::string_view(mount::kOpenFilesName)) return mount::be_open_files(argc, argv);
   if (argc > 0 && is_mount_helper(argv[0])) return run_mount_helper(argc, argv);
   const CommandLine line = parse_command_line(argc, argv);
   hide_secrets(argc, argv);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/config/frozen.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -114,6 +115,15 @@ Result<Fd> to_memory(const char* name, std::string_view bytes) {
   Fd memory(::memfd_create(name, MFD_CLOEXEC));
   if (!memory) return fail_errno("memfd_create");
   INDUCTORFS_TRY(pwrite_full(memory.get(), bytes, 0));
+  return memory;
+}
+
+Result<Fd> to_sealed_memory(const char* name, std::string_view bytes) {
+  Fd memory(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) return fail_errno("memfd_create");
+  INDUCTORFS_TRY(pwrite_full(memory.get(), bytes, 0));
+  constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return fail_errno("seal", "memory of the mount");
   return memory;
 }
 

@@ -5,15 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include "inductorfs/base/loose_thread.h"
-
 namespace inductorfs::fingerprint {
 namespace {
 
 /// Threads remembered for each process: a job has as many as it has CPUs, and those of its pools.
 constexpr size_t kThreadsPerProcess = 16;
-/// The supervisor knows these threads by it (supervisor::kLooseThread).
-constexpr const char* kLookName = "loose-look";
+/// What an examiner needs to give a child up, and to say so.
+constexpr Milliseconds kToSaySo{5000};
+
+std::shared_ptr<Looker> looker_of(const WritersOptions& options) {
+  if (options.examiner < 0) return make_near_looker(options.proc);
+  return make_far_looker(options.examiner, options.examiner_stands_still, options.package_deadline + kToSaySo);
+}
 
 /// Of too many it forgets an eighth, those that were not used for longest: to look for one at each call would take
 /// longer than what is remembered saves.
@@ -36,8 +39,8 @@ Sight::Sight(const WritersOptions& options, Milliseconds wait)
     : options_(options),
       wait_(wait),
       reader_(options.proc),
-      packages_({options.cache_file, options.package_reader, options.package_deadline,
-                 [this](const Process& process) { return reader_.hold(process); }}) {}
+      looker_(looker_of(options)),
+      packages_({options.cache_file, options.package_reader, options.package_deadline, looker_}) {}
 
 pid_t Sight::process_of(pid_t tid, const ProcessIdentity& identity) {
   const pid_t known = state_.with([&](State& state) {
@@ -111,9 +114,10 @@ std::shared_ptr<Look> Sight::look_at(pid_t pid, const ProcessStat& stat, bool an
     });
   };
   const bool taken = lookers_.run(stat.owner, [sight = shared_from_this(), forget, look, pid, stat, anew] {
-    auto result = sight->look_through(pid, stat, anew);
+    bool is_late = false;
+    auto result = sight->look_through(pid, stat, anew, is_late);
     forget(*sight);
-    look->finish(std::move(result));
+    if (result || !is_late) look->finish(std::move(result));  // else it stays open, and is late for whoever waits
   });
   if (!taken) forget(*this);
   return taken ? look : nullptr;
@@ -128,10 +132,11 @@ std::optional<Look::Found> Sight::result_of(Look& look, uid_t owner) {
   return waits ? look.wait(look.begun() + wait_) : look.found();
 }
 
-Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew) {
+Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew, bool& is_late) {
   Look::Found first;
   for (int depth = 0; depth < kAncestorLimit; ++depth) {
-    auto writer = look_once(pid, stat, anew);
+    auto writer = look_once(pid, stat, anew, is_late);
+    if (is_late) return nullptr;  // an ancestor may be the one
     if (!writer) break;
     if (writer->process().has_package()) return writer;
     if (!first) first = std::move(writer);
@@ -143,8 +148,8 @@ Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew) {
   return first;
 }
 
-std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat, bool anew) {
-  Seen seen = refreshed(seen_of(pid), pid, stat.identity, anew);
+std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat, bool anew, bool& is_late) {
+  Seen seen = refreshed(seen_of(pid), pid, stat.identity, anew, is_late);
   if (!seen.writer) return nullptr;
   std::shared_ptr<const Writer> writer = seen.writer;
   state_.with([&](State& state) {
@@ -160,37 +165,34 @@ void Sight::read_while_it_lives(const Process& process) {
   if (!process.root.empty()) packages_.begin(process);  // who judges asks for the answer
 }
 
-std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<const Process>& process) {
+std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<const Process>& process, bool& is_late) {
   if (!process->has_package()) return std::make_shared<const Writer>(process, LiveEnvironment());
-  std::optional<LiveEnvironment> live;
-  std::vector<NamedFile> files;
-  const bool looked = run_loose(kLookName, [&] {
-    live = reader_.environment_of(*process);
-    if (live) files = reader_.files_of(*process, *live);
-  });
-  if (!looked || !live) return nullptr;
-  if (!live->live) ++start_only_;
+  Looked<Variables> looked = looker_->variables_of(*process);
+  is_late = is_late || looked.is_late;
+  if (!looked.found) return nullptr;
+  LiveEnvironment& live = looked.found->environment;
+  if (!live.live) ++start_only_;
   Process with_files = *process;
-  with_files.files = std::move(files);
-  with_files.compiler = compiler_call(live->values);
+  with_files.files = std::move(looked.found->files);
+  with_files.compiler = compiler_call(live.values);
   if (!with_files.files.empty()) read_while_it_lives(with_files);
-  return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(*live));
+  return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(live));
 }
 
-Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew) {
+Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew, bool& is_late) {
   const SteadyTime now = system_clock().now();
   const bool same = seen.process && seen.process->shows_exec && seen.process->identity == identity;
   const bool complete = same && !seen.process->torch.path.empty();
   if (!same || (!complete && (anew || now - seen.maps_at >= options_.environment_age))) {
     ++scanned_;
-    std::optional<Process> process;
-    const bool looked = run_loose(kLookName, [&] { process = reader_.look_at(pid, identity); });
-    if (!looked || !process) return {};
-    read_while_it_lives(*process);
-    seen = {std::make_shared<const Process>(std::move(*process)), nullptr, {}, now, 0};
+    Looked<Process> looked = looker_->look_at(pid, identity);
+    is_late = is_late || looked.is_late;
+    if (!looked.found) return {};
+    read_while_it_lives(*looked.found);
+    seen = {std::make_shared<const Process>(std::move(*looked.found)), nullptr, {}, now, 0};
   }
   if (anew || !seen.writer || now - seen.environment_at >= options_.environment_age) {
-    seen.writer = with_environment(seen.process);
+    seen.writer = with_environment(seen.process, is_late);
     if (!seen.writer) return {};
     seen.environment_at = now;
   }

@@ -12,6 +12,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "look.h"
+#include "looker.h"
 #include "writers_packages.h"
 #include "writers_process.h"
 
@@ -80,16 +81,19 @@ class Sight : public std::enable_shared_from_this<Sight> {
 
   [[nodiscard]] bool is_fresh(const Seen& seen, const ProcessIdentity& identity) const;
   [[nodiscard]] Seen seen_of(pid_t pid);
-  [[nodiscard]] Look::Found look_through(pid_t pid, ProcessStat stat, bool anew);
-  [[nodiscard]] std::shared_ptr<const Writer> look_once(pid_t pid, const ProcessStat& stat, bool anew);
+  // `is_late` is set where nobody can tell now.
+  [[nodiscard]] Look::Found look_through(pid_t pid, ProcessStat stat, bool anew, bool& is_late);
+  [[nodiscard]] std::shared_ptr<const Writer> look_once(pid_t pid, const ProcessStat& stat, bool anew, bool& is_late);
   void read_while_it_lives(const Process& process);
   /// Reads the process's environment, and looks at the files that it names. nullptr when it cannot be read.
-  [[nodiscard]] std::shared_ptr<const Writer> with_environment(const std::shared_ptr<const Process>& process);
-  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew);
+  [[nodiscard]] std::shared_ptr<const Writer> with_environment(const std::shared_ptr<const Process>& process,
+                                                               bool& is_late);
+  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew, bool& is_late);
 
   const WritersOptions options_;
   const Milliseconds wait_;
   const ProcReader reader_;
+  const std::shared_ptr<Looker> looker_;
   Packages packages_;
   std::atomic<uint64_t> scanned_{0};
   std::atomic<uint64_t> start_only_{0};

@@ -212,7 +212,14 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shar
   });
   if (!begins) return answer;
   if (!process.root.empty()) {
-    if (!held) held = options_.hold(process);
+    if (!held) {
+      auto looked = options_.looker->hold(process);
+      if (looked.is_late) {
+        not_read(*facts_, name, std::nullopt);
+        return kept(name, process);
+      }
+      held = looked.found.value_or(nullptr);
+    }
     if (!held) {
       const Fact ended = unknown_fact(path + ": its process ended before it was read", path);
       not_read(*facts_, name, ended);
@@ -223,13 +230,15 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shar
   const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
   // Behind packages that do not answer nothing is read that nobody waits for any more, and no namespace held for it.
   const SteadyTime late = system_clock().now() + options_.deadline;
-  const bool taken = readers_.run(process.owner, [request, name, path, late, begun, facts = facts_] {
-    if (system_clock().now() > late) {
-      not_read(*facts, name, package_not_in_time(path, request.deadline));
-    } else {
-      keep(*facts, name, request, {read_package(request), begun});
-    }
-  });
+  const bool taken =
+      readers_.run(process.owner, [request, name, path, late, begun, facts = facts_, looker = options_.looker] {
+        if (system_clock().now() > late) {
+          not_read(*facts, name, package_not_in_time(path, request.deadline));
+        } else {
+          auto fact = looker->read_package(request);
+          fact ? keep(*facts, name, request, {std::move(*fact), begun}) : not_read(*facts, name, std::nullopt);
+        }
+      });
   if (taken) return std::nullopt;
   not_read(*facts_, name, std::nullopt);
   return kept(name, process);

@@ -13,7 +13,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/fingerprint.h"
-#include "package_reader.h"
+#include "looker.h"
 #include "writers_process.h"
 
 namespace inductorfs::fingerprint {
@@ -27,8 +27,7 @@ class Packages {
     std::string cache_file;  ///< as ProbeOptions::cache_file
     std::string reader;      ///< as WritersOptions::package_reader
     Milliseconds deadline;   ///< as WritersOptions::package_deadline
-    /// ProcReader::hold()
-    std::function<std::shared_ptr<const Held>(const Process&)> hold;
+    std::shared_ptr<Looker> looker;
   };
   explicit Packages(Options options) : options_(std::move(options)) {}
 

@@ -13,6 +13,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/number.h"
+#include "inductorfs/base/process_start.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "key_memory.h"
@@ -251,6 +252,7 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
   struct stat status {};
   std::string_view text = read_once(path(pid, "stat"), buffer, &status);
+  const bool is_ended = is_ended_in_stat(text);
   // The name stands in parentheses and may itself hold parentheses and blanks.
   const size_t close = text.rfind(')');
   if (close == std::string_view::npos) return std::nullopt;
@@ -259,6 +261,7 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) field = take_word(text);
   ProcessStat result;
+  result.is_ended = is_ended;
   // Of a process that hides itself (PR_SET_DUMPABLE) the directory is root's.
   result.owner = status.st_uid;
   if (status.st_uid == 0) {
@@ -286,14 +289,26 @@ std::optional<pid_t> ProcReader::process_of(pid_t tid) const {
   return pid;
 }
 
+std::string ProcReader::space_of(pid_t pid) const { return read_link(path(pid, "ns/mnt")); }
+std::string ProcReader::root_of(pid_t pid) const { return path(pid, "root"); }
+
+bool ProcReader::has_our_root(pid_t pid) const {
+  const std::string space = space_of(pid);
+  return !space.empty() && space == read_link("/proc/self/ns/mnt") && read_link("/proc/self/root") == "/" &&
+         read_link(path(pid, "root")) == "/";
+}
+
+bool ProcReader::maps_our_paths(pid_t pid) const {
+  const std::string space = space_of(pid);
+  return !space.empty() && space == read_link("/proc/self/ns/mnt") && read_link("/proc/self/root") == "/";
+}
+
 /// Sets the process's root, and makes the paths of what it has mapped paths within that root.
 void ProcReader::enter_root(Process& process) const {
   process.space = read_link(path(process.pid, "ns/mnt"));
-  // In our own mount namespace the kernel names mapped files by paths that lead there from here, whatever the process's
-  // root is. Equal roots of different namespaces can have other file systems below them.
   const bool same = !process.space.empty() && process.space == read_link("/proc/self/ns/mnt");
   const std::string root = path(process.pid, "root");
-  const bool usual = same && read_link("/proc/self/root") == "/";
+  const bool usual = maps_our_paths(process.pid);
   process.other_root = !usual || read_link(root) != "/";
   if (usual) return;
   process.root = root;

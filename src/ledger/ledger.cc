@@ -57,7 +57,7 @@ void log_ended(const JobAccount& job) {
 
 Ledger::Ledger(LedgerOptions options)
     : options_(std::move(options)),
-      finder_(std::make_unique<JobFinder>(options_.proc, options_.variables, options_.clock)),
+      finder_(std::make_unique<JobFinder>(options_.processes, options_.variables, options_.clock)),
       starts_(options_.start_ended ? std::make_unique<JobStarts>(options_.start_ended, options_.clock) : nullptr),
       books_(std::make_unique<Guarded<Books>>(options_.clock)) {}
 

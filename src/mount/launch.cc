@@ -29,6 +29,7 @@ struct Handed {
   Fd ready;
   Fd program;
   Fd notes;
+  Fd task;
 };
 
 Result<Fd> moved_up(int fd) {
@@ -50,11 +51,15 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
   INDUCTORFS_TRY_ASSIGN(const auto settings,
                         config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership)));
   INDUCTORFS_TRY_ASSIGN(const auto notes, config::to_memory("inductorfs-notes", {}));
+  // Not the settings: the examiner is to have no secrets of the mount.
+  INDUCTORFS_TRY_ASSIGN(const auto task,
+                        config::to_sealed_memory("inductorfs-facts", host::to_bytes(facts_request(mount.settings))));
   const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
   if (!executable) return fail(explained("open", program, executable.error()));
-  const std::array<std::pair<int, Fd*>, 4> list{{{region.fd(), &handed.region},
+  const std::array<std::pair<int, Fd*>, 5> list{{{region.fd(), &handed.region},
                                                  {settings.get(), &handed.settings},
                                                  {notes.get(), &handed.notes},
+                                                 {task.get(), &handed.task},
                                                  {executable->get(), &handed.program}}};
   for (const auto& [fd, place] : list) {
     INDUCTORFS_TRY_ASSIGN(auto high, moved_up(fd));
@@ -68,11 +73,12 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
 
 /// Nothing else that is open goes along: a directory of the caller's would be kept busy for the mount's life.
 Result<void> put_in_place(const Handed& handed) {
-  const std::array<std::pair<int, int>, 5> list{{{handed.region.get(), supervisor::kRegionFd},
+  const std::array<std::pair<int, int>, 6> list{{{handed.region.get(), supervisor::kRegionFd},
                                                  {handed.settings.get(), supervisor::kSettingsFd},
                                                  {handed.ready.get(), supervisor::kReadyFd},
                                                  {handed.program.get(), supervisor::kProgramFd},
-                                                 {handed.notes.get(), supervisor::kNotesFd}}};
+                                                 {handed.notes.get(), supervisor::kNotesFd},
+                                                 {handed.task.get(), supervisor::kExaminerTaskFd}}};
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::close(fd);
   for (const auto& [from, to] : list) {
     if (from >= 0 && ::dup2(from, to) < 0) return fail_errno("dup2", "descriptor of the mount");
@@ -93,7 +99,8 @@ std::vector<std::string> words_of(const config::Frozen& mount) {
                                  "hang=" + milliseconds(settings.hang_timeout),
                                  "start=" + milliseconds(settings.start_timeout),
                                  "crashes=" + std::to_string(settings.crash_limit),
-                                 root.data()};
+                                 root.data(),
+                                 "cache=" + settings.store + "/fingerprint.cache"};
   if (const std::string log = log_path(settings); !log.empty()) words.push_back("log=" + log);
   return words;
 }

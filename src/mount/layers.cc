@@ -13,6 +13,7 @@
 #include <memory>
 #include <utility>
 
+#include "asked_processes.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
@@ -147,6 +148,7 @@ std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
   // A graph has some 100 KiB; a model of vLLM has one for each kind of layer. It is in memory for a moment.
   constexpr uint64_t kLargestGraphs = uint64_t{16} << 20;
   ledger::LedgerOptions options;
+  options.processes = job_processes_of(layers.examiner);
   options.counters = &layers.counters;
   options.variables = [writers = layers.host->writers()](pid_t thread) {
     return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
@@ -183,25 +185,43 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.user_bytes = settings.user_bytes;
   options.user_files = settings.user_files;
   options.descriptor_limit = descriptor_limit();
-  options.who_writes = [asker = std::make_shared<OpenFiles>(settings.mountpoint)](
+  options.who_writes = [asker = std::make_shared<OpenFiles>(layers.examiner)](
                            const std::vector<vfs::OpenQuestion>& questions, const std::stop_token& stop) {
     return asker->who_writes(questions, stop);
   };
   for (const config::Also& also : settings.also) options.further_places.push_back(also.name);
   options.quiet_is_complete = settings.writers == config::WritersPolicy::kAll;
-  options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, ::getpid())](
+  options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, view_sources_of(layers.examiner))](
                            pid_t thread, std::string_view path) { return views->path_for(thread, path); };
   options.used = [&ledger = *layers.ledger](vfs::UseNotice&& notice) { ledger.note(std::move(notice)); };
   return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
 }
 
+/// The first facts. A mount whose examiner does not answer goes on without: its host watch asks again.
+Result<fingerprint::Fingerprint> first_facts(Layers& layers) {
+  const host::AskedExaminer examiner{layers.examiner, fingerprint::ReaderOptions{}.deadline,
+                                     host::when_none_answers(layers.examiner)};
+  Result<fingerprint::Fingerprint> facts = host::learn_facts(examiner, host::FactsRequest{}.deadline);
+  if (facts) return facts;
+  const ErrorCode code = facts.error().code();
+  if (code != ErrorCode::kTimedOut && code != ErrorCode::kUnavailable) return wrong_option(facts.error());
+  log::warning("mount.facts_not_learned", {{"why", facts.error().what()}, {"action", "asked again"}});
+  layers.facts_are_missing = true;
+  fingerprint::Fingerprint none;
+  for (const fingerprint::Facet facet : fingerprint::kAllFacets)
+    none.set(facet, {false, {}, {}, facts.error().what(), {}});
+  return none;
+}
+
 Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settings, const config::Ownership& ownership,
-                                                  const TakeoverState& takeover, Counters& counters) {
+                                                  const TakeoverState& takeover, Layers& layers) {
   const host::FactsRequest request = facts_request(settings);
-  Result<fingerprint::Fingerprint> facts = takeover.facts ? *takeover.facts : host::learn_facts(request);
-  if (!facts) return request.file.empty() ? fail(facts.error()) : wrong_option(facts.error());
+  Result<fingerprint::Fingerprint> facts = takeover.facts ? *takeover.facts : first_facts(layers);
+  if (!facts) return fail(facts.error());
   fingerprint::WritersOptions options;
   options.cache_file = request.cache_file;
+  options.examiner = takeover.examiner;
+  options.examiner_stands_still = takeover.examiner_stands_still;
   std::unique_ptr<host::LearnedEnvironments> learned;
   if (settings.writers == config::WritersPolicy::kLearned) {
     const std::string directory = settings.store + "/" + config::kEnvironments;
@@ -211,15 +231,14 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   }
   std::unique_ptr<fingerprint::Writers> writers;
   if (learned || settings.writers == config::WritersPolicy::kMatching) {
-    writers = fingerprint::open_writers(options, counters);
+    writers = fingerprint::open_writers(options, layers.counters);
   }
-  fingerprint::ReaderOptions reader;
-  reader.program = host::kThisProgram;
-  reader.deadline = kPlacePatience;
-  auto host = std::make_unique<host::ThisHost>(
-      std::move(*facts), std::move(writers), host::PlaceReader(std::move(reader)),
-      settings.trust.value_or(fingerprint::TrustPolicy::kAll),
-      vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode}, fingerprint::ask_name_service, std::move(learned));
+  auto host =
+      std::make_unique<host::ThisHost>(std::move(*facts), std::move(writers),
+                                       host::PlaceReader(host::AskedExaminer{layers.examiner, kPlacePatience, {}}),
+                                       settings.trust.value_or(fingerprint::TrustPolicy::kAll),
+                                       vfs::RootAccess{ownership.uid, ownership.gid, ownership.mode},
+                                       fingerprint::ask_names_by(layers.examiner), std::move(learned));
   host->while_waiting(takeover::note_progress);
   return host;
 }
@@ -340,6 +359,8 @@ class Stopwatch {
 Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
                                               const TakeoverState& takeover) {
   auto layers = std::make_unique<Layers>();
+  layers->examiner =
+      std::make_shared<const fingerprint::ExaminerLink>(takeover.examiner, takeover.examiner_stands_still);
   Stopwatch watch;
   Result<void> fit = check_store(settings.store);
   if (fit && !takeover.resume) fit = refuse_without_marks(settings.store);
@@ -357,7 +378,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const int64_t store_time = watch.lap();
 
   if (!takeover.resume) INDUCTORFS_TRY(open_log(settings));
-  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, ownership, takeover, layers->counters));
+  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, ownership, takeover, *layers));
   layers->host = std::move(host);
   const int64_t host_time = watch.lap();
 

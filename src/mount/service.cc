@@ -44,11 +44,12 @@ constexpr size_t kNearestLimit = 1000;
 constexpr Milliseconds kSettlePatience{1000};
 
 host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Note>& noted,
-                                     fingerprint::ReaderOptions reader) {
+                                     const Layers& layers, host::AskedExaminer examiner) {
   host::HostWatchOptions options;
-  options.reader = host::PlaceReader(std::move(reader));
+  options.reader = host::PlaceReader(std::move(examiner));
   options.interval = settings.probe_interval;
   options.from_file = !settings.fingerprint.empty();
+  options.ask_at_once = layers.facts_are_missing;
   if (noted) {
     options.known_traces = noted->traces;
     options.learned = noted->learned;
@@ -78,6 +79,8 @@ Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings,
   takeover.safe_mode = supervision.safe_mode();
   takeover.lock = supervision.lock();
   takeover.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
+  takeover.examiner = supervision.examiner();
+  takeover.examiner_stands_still = supervision.examiner_silent();
   if (noted) takeover.facts = noted->facts;
   supervision.start();
   INDUCTORFS_TRY_ASSIGN(auto layers, open_layers(settings, ownership, takeover));
@@ -98,8 +101,8 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       watch_(*layers_->remote, layers_->writes, log::redact_url(settings.remote),
              [this] { return layers_->catalog->status().entries; }),
       heartbeat_(settings_, *layers_),
-      host_watch_(watch_options(settings, noted, reader_of_watch()), host_hooks(), layers_->host->state()->facts,
-                  layers_->counters),
+      host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),
+                  layers_->host->state()->facts, layers_->counters),
       warmer_(settings_, *layers_) {
   if (settings.alias != settings.mountpoint)
     socket_alias_ = socket_directory_ + "/" + config::socket_name(settings.alias);
@@ -263,20 +266,15 @@ void Service::await_catalog() {
 }
 
 /// For the host-watch thread, for which only the end of the mount waits.
-fingerprint::ReaderOptions Service::reader_of_watch() {
-  return {host::kThisProgram, kReaderPatience, [this] { return host_watch_.stopping(); }};
+host::AskedExaminer Service::examiner_of_watch() {
+  return {layers_->examiner, kReaderPatience, [this] { return host_watch_.stopping(); }};
 }
 
 host::HostWatch::Hooks Service::host_hooks() {
   host::HostWatch::Hooks hooks;
-  hooks.learn = [this] {
-    host::FactsRequest request = facts_request(settings_);
-    request.deadline = kProbePatience;
-    request.reader = reader_of_watch();
-    return host::learn_facts(request);
-  };
+  hooks.learn = [this] { return host::learn_facts(examiner_of_watch(), kProbePatience); };
   hooks.traces = [this](const host::Places& places) {
-    return host::PlaceReader(reader_of_watch()).traces(places).value_or("");
+    return host::PlaceReader(examiner_of_watch()).traces(places).value_or("");
   };
   hooks.looked = [this](const fingerprint::Fingerprint& facts, const std::string& traces, std::time_t learned) {
     (void)layers_->host->state()->limits();  // here nobody waits for them

@@ -107,7 +107,7 @@ class Service final : public control::MountControl {
   void start_threads();
   void renew_catalog();
   void await_catalog();
-  [[nodiscard]] fingerprint::ReaderOptions reader_of_watch();
+  [[nodiscard]] host::AskedExaminer examiner_of_watch();
   [[nodiscard]] host::HostWatch::Hooks host_hooks();
   [[nodiscard]] bool announce_scopes();
   [[nodiscard]] config::Json what_was_shared() const;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,13 @@ ThreadWatch make_watch(Milliseconds hang) {
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
+/// A supervisor of an earlier program has none, and may have something else open there.
+bool is_examiner(int fd) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
 }  // namespace
 
 std::string describe_end(int status, bool hung) {
@@ -56,6 +64,7 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   kept.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
   kept.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
   kept.control = Fd(is_open(supervisor::kControlFd) ? supervisor::kControlFd : -1);
+  kept.examiner = Fd(is_examiner(supervisor::kExaminerFd) ? supervisor::kExaminerFd : -1);
   region.page().worker.store(::getpid());
   return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(kept), hang);
 }
@@ -188,6 +197,11 @@ void Supervision::keep_lock(int lock) {
     log::warning("mount.lock_not_kept", {{"why", "the supervisor is gone, or there are no descriptors"}});
   }
   kept_.lock = std::move(copy);
+}
+
+std::function<void()> Supervision::examiner_silent() const {
+  const auto link = std::make_shared<const Fd>(::fcntl(link_.get(), F_DUPFD_CLOEXEC, 0));
+  return [link] { (void)supervisor::send_word(link->get(), Word::kExaminerSilent); };
 }
 
 void Supervision::keep_control(int listener) {

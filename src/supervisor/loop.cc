@@ -48,6 +48,11 @@ bool parse_word(const char* word, Task& task) {
     task.log = word + equals + 1;
     return true;
   }
+  if (name == "cache") {
+    task.examiner[2] = task.mountpoint;
+    task.examiner[3] = word + equals + 1;
+    return true;
+  }
   if (name == "root") return parse_root(value, task.root);
   if (name == "hang") return parse_number(value, task.limits.hang);
   if (name == "start") return parse_number(value, task.limits.start);
@@ -74,7 +79,11 @@ bool parse_task(int argc, char** argv, Task& task) {
 }
 
 Loop::Loop(const Task& task, takeover::Region& region)
-    : task_(task), region_(region), core_(task.limits), program_(out_of_the_way(Fd(kProgramFd))) {}
+    : task_(task),
+      region_(region),
+      core_(task.limits),
+      examiner_(task.examiner[3] == nullptr ? nullptr : task_.examiner),
+      program_(out_of_the_way(Fd(kProgramFd))) {}
 
 int Loop::run() {
   log_to(task_.log);
@@ -90,9 +99,11 @@ int Loop::run() {
     take_signals();
     take_words();
     reap();
+    examiner_.keep(now());
     if (core_.responding() && signs().serving == 0) respond();
     if (core_.is_held()) answer_control();
   }
+  examiner_.signal(SIGKILL);  // it may stand still
   if (core_.leaves_mount()) detach(task_.mountpoint);
   return core_.exit_code();
 }
@@ -147,8 +158,15 @@ void Loop::wait() {
   const int control = answers_control() ? control_.get() : -1;
   std::array<pollfd, 4> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
                               pollfd{device, static_cast<short>(responds ? POLLIN : 0), 0}, pollfd{control, POLLIN, 0}};
-  (void)::poll(items.data(), items.size(), static_cast<int>(core_.rest(now())));  // an interruption is a turn, too
+  (void)::poll(items.data(), items.size(), rest());  // an interruption is a turn, too
   if (core_.is_held() && (items[2].revents & POLLERR) != 0) core_.session_ended();
+}
+
+int Loop::rest() const {
+  const Time time = now();
+  const Time worker = core_.rest(time);
+  const Time examiner = examiner_.rest(time);
+  return static_cast<int>(examiner < 0 || (worker >= 0 && worker < examiner) ? worker : examiner);
 }
 
 void Loop::start_worker() {
@@ -158,13 +176,14 @@ void Loop::start_worker() {
   page.beat.store(0);
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
-  const KeptDescriptors kept{device_.get(), lock_.get(), messenger_.notices(), control_.get()};
+  const KeptDescriptors kept{device_.get(), lock_.get(), messenger_.notices(), control_.get(), examiner_.renew()};
   if (!worker_.start(program.get(), kept, task_.mountpoint)) {
     log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
   }
   core_.started(now());
+  examiner_.start(program.get(), now());
   if (!device_) {
     (void)::close(kReadyFd);  // its end is what tells the one who waits that the first worker is gone
     return;
@@ -196,6 +215,8 @@ void Loop::take_words() {
       lock_ = out_of_the_way(std::move(descriptor));
     } else if (word == Word::kControl) {
       control_ = out_of_the_way(std::move(descriptor));
+    } else if (word == Word::kExaminerSilent) {
+      examiner_.replace(now());
     } else if (word == Word::kUpgrade) {
       take_upgrade(std::move(descriptor));
     }

@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "core.h"
+#include "examiner.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/takeover/region.h"
 #include "messenger.h"
@@ -14,7 +15,8 @@ namespace inductorfs::supervisor {
 struct Task {
   char* name = nullptr;  ///< argv[0]
   const char* mountpoint = nullptr;
-  const char* log = nullptr;  ///< nullptr: standard error
+  const char* log = nullptr;                                                        ///< nullptr: standard error
+  const char* examiner[5] = {"inductorfs", "examiner", nullptr, nullptr, nullptr};  ///< its words; [3]: its cache file
   Limits limits;
   Root root;
 };
@@ -34,6 +36,7 @@ class Loop {
   [[nodiscard]] bool act();
   void wait();
   void start_worker();
+  [[nodiscard]] int rest() const;
   void take_signals();
   void take_words();
   void take_upgrade(Fd program);
@@ -52,6 +55,7 @@ class Loop {
   Signals signals_;
   Worker worker_;
   Messenger messenger_;
+  Examiner examiner_;
   Fd program_;
   Fd new_program_;
   Fd earlier_program_;  ///< the program before the last upgrade

@@ -34,24 +34,12 @@ bool put(int fd, int place) {
   return true;
 }
 
-/// Has the OOM killer take this process before the one that started it, whose score it has inherited. A process may
-/// always raise its score.
-void go_first() {
-  const Fd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
-  std::array<char, 16> text{};
-  int score = 0;
-  const ssize_t got = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  if (got <= 0 || std::from_chars(text.data(), text.data() + got, score).ec != std::errc()) return;
-  score = std::clamp(score + 1, kWorkerScore, kHighestScore);
-  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score);
-  if (error == std::errc()) (void)!::pwrite(file.get(), text.data(), static_cast<size_t>(end - text.data()), 0);
-}
-
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
 [[noreturn]] void become(int program, const KeptDescriptors& kept, int link, const char* mountpoint) {
   go_first();
   const bool ready = ::dup2(link, kLinkFd) >= 0 && put(kept.device, kDeviceFd) && put(kept.lock, kLockFd) &&
-                     put(kept.notices, kNoticesFd) && put(kept.control, kControlFd);
+                     put(kept.notices, kNoticesFd) && put(kept.control, kControlFd) &&
+                     put(kept.examiner, kExaminerFd) && put(-1, kExaminerTaskFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);
@@ -65,6 +53,18 @@ void go_first() {
 }
 
 }  // namespace
+
+/// Its score is inherited, and a process may always raise its own.
+void go_first() {
+  const Fd file(::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC));
+  std::array<char, 16> text{};
+  int score = 0;
+  const ssize_t got = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  if (got <= 0 || std::from_chars(text.data(), text.data() + got, score).ec != std::errc()) return;
+  score = std::clamp(score + 1, kWorkerScore, kHighestScore);
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score);
+  if (error == std::errc()) (void)!::pwrite(file.get(), text.data(), static_cast<size_t>(end - text.data()), 0);
+}
 
 Time now() {
   timespec moment{};

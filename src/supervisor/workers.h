@@ -30,9 +30,10 @@ class Signals {
 /// The descriptors that earlier workers have left for the next one; -1: nothing yet.
 struct KeptDescriptors {
   int device = -1;
-  int lock = -1;     ///< the lock of the store
-  int notices = -1;  ///< Messenger::notices()
-  int control = -1;  ///< the listening control socket
+  int lock = -1;      ///< the lock of the store
+  int notices = -1;   ///< Messenger::notices()
+  int control = -1;   ///< the listening control socket
+  int examiner = -1;  ///< Examiner::renew()
 };
 
 /// The current worker and the link to it. Needs external synchronisation.
@@ -54,6 +55,8 @@ class Worker {
   Remains remains_;  ///< of earlier workers
 };
 
+/// In a child: has the OOM killer take this process before the one that started it.
+void go_first();
 /// Protects this process from the OOM killer and locks it into memory, as far as its rights allow.
 void protect();
 /// Detaches the mount, because the worker that could unmount it properly is gone. Best effort.

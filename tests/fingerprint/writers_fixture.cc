@@ -4,12 +4,17 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "fingerprint/facts.h"
@@ -100,6 +105,31 @@ void Site::load_torch(Program& program) const {
   program.tell("map " + libtorch());
 }
 
+#ifdef THROUGH_EXAMINER
+/// The socket to an examiner with these options, which ends with this process.
+int examiner_for(const WritersOptions& options) {
+  static std::map<std::vector<std::string>, int> examiners;
+  std::vector<std::string> words{EXAMINER_PATH,          "3",
+                                 options.proc,           options.cache_file,
+                                 options.package_reader, std::to_string(options.package_deadline.count())};
+  const auto known = examiners.find(words);
+  if (known != examiners.end()) return known->second;
+  std::array<int, 2> ends{-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) std::abort();
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::dup2(ends[1], 3) == 3) (void)::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  if (pid < 0) std::abort();
+  (void)::close(ends[1]);
+  return examiners[words] = ends[0];
+}
+#endif
+
 WritersOptions writers_options() {
   WritersOptions options;
   options.package_reader = PACKAGE_READER_PATH;
@@ -107,7 +137,14 @@ WritersOptions writers_options() {
 }
 
 std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Counters& counters) {
-  return open_writers_that_wait(options, counters, std::chrono::seconds(20) * inductorfs::testing::kSlowness);
+  constexpr Milliseconds kWait = std::chrono::seconds(20) * inductorfs::testing::kSlowness;
+#ifdef THROUGH_EXAMINER
+  WritersOptions with = options;
+  with.examiner = examiner_for(options);
+  return open_writers_that_wait(with, counters, kWait);
+#else
+  return open_writers_that_wait(options, counters, kWait);
+#endif
 }
 
 std::unique_ptr<WritersOfMount> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,

@@ -86,6 +86,10 @@ class Site {
 /// The facts of a mount with that site, this host's libc and nothing declared.
 [[nodiscard]] Fingerprint facts_of(const Site& site, const Environment& declared = {});
 
+#ifdef THROUGH_EXAMINER
+/// Returns the socket to an examiner with these options, which ends with this process.
+[[nodiscard]] int examiner_for(const WritersOptions& options);
+#endif
 /// As a test wants them: packages are read by the reader of the tests.
 [[nodiscard]] WritersOptions writers_options();
 /// As open_writers, and waits long for a look at a process.

@@ -123,7 +123,8 @@ TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
 
 TEST_F(PackagesTest, ForgetsNobodysPackageForTheManyOfAnother) {
   const WritersOptions options = testing::writers_options();
-  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, {}});
+  Packages packages(
+      {options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, make_near_looker("/proc")});
   Process mine;
   mine.owner = 1000;
   mine.torch = {site_.torch(), false, "mine"};
@@ -227,7 +228,8 @@ TEST_F(PackagesTest, FollowsNoLinkOfProcToAnotherUsersFiles) {
 
 TEST_F(PackagesTest, AreKnownToEachUserByHisOwnRights) {
   const WritersOptions options = testing::writers_options();
-  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, {}});
+  Packages packages(
+      {options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, make_near_looker("/proc")});
   Process mine;
   mine.torch = {site_.torch(), false, "one"};
   mine.user = {1001, 1001, {5}};

@@ -50,7 +50,8 @@ class Finding : public ::testing::Test {
   static void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
   JobFinder finder() {
     return JobFinder(
-        proc_.path(), [this](pid_t thread) { return unknown_.contains(thread) ? Values{} : variables_; }, clock_);
+        processes_in(proc_.path()), [this](pid_t thread) { return unknown_.contains(thread) ? Values{} : variables_; },
+        clock_);
   }
   TemporaryDirectory proc_;
   Values variables_;
@@ -164,7 +165,7 @@ TEST_F(Finding, AProcessWithManyThreadsIsLookedAtOnce) {
 
 TEST(JobFinder, SeesRealProcesses) {
   FakeClock clock;
-  JobFinder finder("/proc", {}, clock);
+  JobFinder finder(processes_in("/proc"), {}, clock);
   const FoundJob own = finder.find(::getpid());
   EXPECT_EQ(own.process.pid, ::getpid());
   EXPECT_EQ(own.name.user, ::getuid());

@@ -16,7 +16,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
 # What has such a name and is no variable; and the variables of other programs about which a document only gives advice, which no command or
 # test could use as written. {name: reason}
-NOT_USED = {"CAP_SYS_PTRACE": "a capability", "FUSE_ALLOW_IDMAP": "a flag of the kernel", "LOCK_TIMEOUT": "a constant of torch", "SGLANG_DG_CACHE_DIR": "SGLang sets it; env says to leave it alone",
+NOT_USED = {"FUSE_ALLOW_IDMAP": "a flag of the kernel", "LOCK_TIMEOUT": "a constant of torch", "SGLANG_DG_CACHE_DIR": "SGLang sets it; env says to leave it alone",
             "TRITON_OVERRIDE_DIR": "its directory alone is used, by file operations (tests/mount/test_triton.py)",
             "TORCHINDUCTOR_CPP_DYNAMIC_THREADS": "a reason for a rule", "VLLM_DP_RANK_LOCAL": "of engines with several ranks, which no test has"}
 NAME = re.compile(r'^ +\{"([a-z-]+)",', re.MULTILINE)

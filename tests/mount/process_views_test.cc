@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/mount/process_views.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/process_start.h"
 #include "support/fake_clock.h"
 #include "support/temporary_directory.h"
 
@@ -16,7 +19,7 @@ using inductorfs::testing::FakeClock;
 using inductorfs::testing::TemporaryDirectory;
 
 constexpr const char* kMountpoint = "/var/cache/inductor";
-constexpr pid_t kOwn = 4242;
+constexpr pid_t kOurs = 4242;
 constexpr const char* kPath = "triton/0/KEY";
 constexpr const char* kUsual = "/var/cache/inductor/triton/0/KEY";
 
@@ -28,6 +31,22 @@ class ProcessViewsTest : public ::testing::Test {
  protected:
   ProcessViewsTest() { process("self", 1, ours(kMountpoint)); }
 
+  ViewSources sources() {
+    const auto text_of = [this](const std::string& name) {
+      return read_file(AT_FDCWD, proc / name, ProcessViews::kMostBytes);
+    };
+    return {[text_of](pid_t thread) -> std::optional<ViewedProcess> {
+              const std::string stat = text_of(std::to_string(thread) + "/stat").value_or("");
+              const auto start = start_in_stat(stat);
+              if (!start) return std::nullopt;
+              return ViewedProcess{thread, *start, parent_in_stat(stat) == kOurs};
+            },
+            [text_of](pid_t process) -> std::optional<std::string> {
+              auto text = text_of(std::to_string(process) + "/mountinfo");
+              return text ? std::optional(std::move(*text)) : std::nullopt;
+            },
+            [text_of] { return parse_mount_table(text_of("self/mountinfo").value_or("")); }};
+  }
   void process(const std::string& name, int start, const std::string& mounts, pid_t parent = 1) {
     std::filesystem::create_directories(proc / name);
     std::string fields;
@@ -40,7 +59,7 @@ class ProcessViewsTest : public ::testing::Test {
 
   TemporaryDirectory proc;
   FakeClock clock;
-  ProcessViews views{kMountpoint, kOwn, proc.path(), clock};
+  ProcessViews views{kMountpoint, sources(), clock};
 };
 
 TEST_F(ProcessViewsTest, TellThePathOfEachProcess) {
@@ -61,9 +80,9 @@ TEST_F(ProcessViewsTest, TellTheMountpointWhereNothingIsKnown) {
 }
 
 /// Who is asked whether anybody writes to a file must look at that file, and at no other that is shown in its place.
-TEST_F(ProcessViewsTest, TellNothingToAChildOfItsOwn) {
-  process("7", 70, ours("/cache"), kOwn);
-  process("8", 80, ours("/cache"), kOwn + 1);
+TEST_F(ProcessViewsTest, TellNothingToAProcessOfOurs) {
+  process("7", 70, ours("/cache"), kOurs);
+  process("8", 80, ours("/cache"), kOurs + 1);
   EXPECT_EQ(views.path_for(7, kPath), "");
   EXPECT_EQ(views.path_for(8, kPath), "/cache/triton/0/KEY");
 }

@@ -80,6 +80,9 @@ constexpr Milliseconds kPatience{30000};
 struct Shared {
   std::atomic<uint32_t> starts{0};
   std::atomic<uint64_t> allocations{UINT64_MAX};
+  std::atomic<bool> keeps_examiner{false};  ///< the test is about that, and its worker serves
+  std::atomic<uint32_t> examiners{0};
+  std::atomic<uint32_t> strangers{0};  ///< descriptors of the mount that an examiner has
 };
 
 Shared& map_shared(int fd) {
@@ -88,9 +91,41 @@ Shared& map_shared(int fd) {
   return *static_cast<Shared*>(start);
 }
 
+/// Serves until there was a third examiner: the first one has ended by itself, the second one is said to be silent.
+int be_worker_with_examiner(Shared& shared) {
+  Result<takeover::Region> region = takeover::Region::attach(Fd(::dup(kRegionFd)));
+  if (!region) return 2;
+  region->page().worker.store(::getpid());
+  region->page().serving.store(now() * 1'000'000);
+  while (shared.examiners < 2) (void)::poll(nullptr, 0, 5);
+  while (shared.examiners < 3) {  // one that has hardly begun is left alone
+    if (!send_word(kLinkFd, Word::kExaminerSilent)) return 3;
+    (void)::poll(nullptr, 0, 50);
+  }
+  return 0;
+}
+
+/// The first one ends by itself, the others with their worker.
+int be_examiner(const char* memory) {
+  Shared& shared = map_shared(::open(memory, O_RDWR | O_CLOEXEC));
+  for (int fd = kRegionFd; fd < kFirstFreeFd; ++fd) {
+    const bool is_own = fd == kExaminerFd || fd == kRegionFd;  // the first free one is what was just opened
+    if (!is_own && ::fcntl(fd, F_GETFD) >= 0) ++shared.strangers;
+  }
+  const bool is_first = shared.examiners.fetch_add(1) == 0;
+  if (is_first && shared.keeps_examiner) return 1;
+  pollfd item{kExaminerFd, POLLIN, 0};
+  char byte = 0;
+  do {
+    (void)::poll(&item, 1, -1);
+  } while (::read(kExaminerFd, &byte, 1) > 0);
+  return 0;
+}
+
 /// The first one serves and is killed, no other one can start.
 int be_worker() {
   Shared& shared = map_shared(kSettingsFd);
+  if (shared.keeps_examiner) return be_worker_with_examiner(shared);
   if (shared.starts.fetch_add(1) > 0) return 1;
   Result<takeover::Region> region = takeover::Region::attach(Fd(::dup(kRegionFd)));
   if (!region) return 2;
@@ -131,6 +166,9 @@ class WholeSupervisor : public ::testing::Test {
     task.log = log_.c_str();
     task.limits = limits;
     task.root = {1000, 1000, 0755};
+    const std::string memory = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(shared_memory_.get());
+    task.examiner[2] = task.mountpoint;
+    task.examiner[3] = memory.c_str();
     pid_ = ::fork();
     ASSERT_GE(pid_, 0);
     if (pid_ == 0) supervise(task);
@@ -229,6 +267,16 @@ TEST_F(WholeSupervisor, AllocatesNothingWhateverHappens) {
   EXPECT_EQ(shared_->allocations, 0U);
 }
 
+TEST_F(WholeSupervisor, StartsAnotherExaminerWhenOneHasEndedOrIsSilent) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("execveat(2)");
+  shared_->keeps_examiner = true;
+  start({.crashes = 1});
+  EXPECT_EQ(end(), 0);
+  EXPECT_EQ(shared_->examiners, 3U);
+  EXPECT_EQ(shared_->strangers, 0U) << "it has nothing of the mount's";
+  EXPECT_EQ(shared_->allocations, 0U);
+}
+
 TEST_F(WholeSupervisor, ThatAllocatesWouldBeSeen) {
   const uint64_t before = allocations.load();
   count_allocations();
@@ -241,6 +289,7 @@ TEST_F(WholeSupervisor, ThatAllocatesWouldBeSeen) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "worker") == 0) return inductorfs::supervisor::be_worker();
+  if (argc > 3 && std::strcmp(argv[1], "examiner") == 0) return inductorfs::supervisor::be_examiner(argv[3]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

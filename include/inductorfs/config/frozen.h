@@ -24,6 +24,8 @@ struct Frozen {
 
 /// Makes memory with these bytes, which can be handed to a process that is started.
 [[nodiscard]] Result<Fd> to_memory(const char* name, std::string_view bytes);
+/// The same, and nobody can change the bytes, whoever has the descriptor.
+[[nodiscard]] Result<Fd> to_sealed_memory(const char* name, std::string_view bytes);
 [[nodiscard]] Result<std::string> from_memory(int fd);
 
 }  // namespace inductorfs::config

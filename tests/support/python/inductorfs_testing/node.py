@@ -223,8 +223,16 @@ class Node:
         """Pids of the processes that tell the kernel what to forget."""
         return self._processes("inductorfs-messenger")
 
+    def examiners(self):
+        """Pids of the processes that have others looked at."""
+        return [pid for pid in self._processes("inductorfs", "examiner") if comm(pid) == "inductorfs-exam"]
+
+    def examiner_children(self):
+        """Pids of those that look, each at one process."""
+        return [pid for pid in self._processes("inductorfs", "examiner") if comm(pid) == "inductorfs-look"]
+
     def processes(self):
-        return self.supervisors() + self.messengers() + self.daemons()
+        return self.supervisors() + self.messengers() + self.daemons() + self.examiners()
 
     def worker(self, seconds=20):
         """The pid of the worker that serves."""
@@ -344,6 +352,14 @@ def holds_files(pid):
         return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def comm(pid):
+    """Empty when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def parent(pid):

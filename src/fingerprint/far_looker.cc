@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "examiner_line.h"
+#include "facts.h"
+#include "inductorfs/base/log.h"
+#include "look_messages.h"
+#include "writers_packages.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+class FarLooker final : public Looker {
+ public:
+  FarLooker(int socket, std::function<void()> stands_still, Milliseconds patience)
+      : link_(socket, std::move(stands_still)), patience_(patience) {}
+
+  Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) override {
+    Question question;
+    question.process.pid = pid;
+    question.process.identity = identity;
+    const auto answer = ask(question, patience_);
+    if (!answer) return {true, std::nullopt};
+    auto process = process_from(answer->line);
+    const auto taken = taken_from(answer->taken);
+    if (!process || !taken || process->pid != pid || !(process->identity == identity)) return {};
+    // With whose rights its files are read, and for whom what is read of them counts, no child says.
+    process->owner = taken->owner;
+    process->user = taken->user;
+    process->space = taken->space;
+    if (!process->root.empty()) process->root = taken->root;
+    return {false, std::move(process)};
+  }
+
+  Looked<Variables> variables_of(const Process& process) override {
+    Question question;
+    question.ask = Ask::kVariables;
+    question.process = process;
+    const auto answer = ask(question, patience_);
+    if (!answer) return {true, std::nullopt};
+    return {false, variables_from(answer->line)};
+  }
+
+  Looked<std::shared_ptr<const Held>> hold(const Process& process) override {
+    Question question;
+    question.ask = Ask::kHold;
+    question.process = process;
+    auto answer = ask(question, kExaminerMoment);
+    if (!answer) return {true, std::nullopt};
+    const auto number = held_from(answer->line);
+    if (!number) return {};
+    auto held = std::make_shared<Held>();
+    held->number = *number;
+    held->line = std::move(answer->connection);
+    return {false, std::move(held)};
+  }
+
+  std::optional<Fact> read_package(const PackageRequest& request) override {
+    Question question;
+    question.ask = Ask::kPackage;
+    question.process = request.process;
+    question.facet = request.facet;
+    question.held = request.held ? request.held->number : 0;
+    const auto answer = ask(question, patience_);
+    if (!answer) return package_not_in_time(path_for(request.facet, request.process), request.deadline);
+    return fact_from(request.facet, answer->line);
+  }
+
+ private:
+  /// Nothing when no answer came in time, or there will be none.
+  [[nodiscard]] std::optional<ExaminerAnswer> ask(const Question& question, Milliseconds patience) const {
+    auto answer = link_.line().ask(question, Deadline::after(patience));
+    if (!answer || answer->line != kFailed) return answer;
+    log::write_limited(log::Level::kWarning, "fingerprint.look_failed", {});
+    return std::nullopt;
+  }
+
+  const ExaminerLink link_;
+  const Milliseconds patience_;
+};
+
+}  // namespace
+
+std::unique_ptr<Looker> make_far_looker(int socket, std::function<void()> stands_still, Milliseconds patience) {
+  return std::make_unique<FarLooker>(socket, std::move(stands_still), patience);
+}
+
+}  // namespace inductorfs::fingerprint

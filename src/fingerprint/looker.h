@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "package_reader.h"
+#include "writers_process.h"
+
+namespace inductorfs::fingerprint {
+
+/// An answer of Looker. Immutable value.
+template <typename T>
+struct Looked {
+  /// Nobody can tell now: what is looked at blocks, or who looks is away. Whoever asks may ask again.
+  bool is_late = false;
+  std::optional<T> found{};  ///< empty: it cannot be examined, or has ended
+};
+
+/// What a process says of its environment. Immutable value.
+struct Variables {
+  LiveEnvironment environment;
+  std::vector<NamedFile> files;
+};
+
+/// Looks at processes, which needs the rights of their users or of root. Each call may block: until a deadline where
+/// another process looks, for ever where this one does. Safe for concurrent use.
+class Looker {
+ public:
+  virtual ~Looker() = default;
+  /// As ProcReader::look_at().
+  [[nodiscard]] virtual Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) = 0;
+  /// As ProcReader::environment_of() and files_of().
+  [[nodiscard]] virtual Looked<Variables> variables_of(const Process& process) = 0;
+  /// As ProcReader::hold(). Blocks for a quarter of a second at most.
+  [[nodiscard]] virtual Looked<std::shared_ptr<const Held>> hold(const Process& process) = 0;
+  /// As fingerprint::read_package(). Empty: nobody has read it, and whoever asks may ask again.
+  [[nodiscard]] virtual std::optional<Fact> read_package(const PackageRequest& request) = 0;
+};
+
+/// Looks in this process, on threads that nobody waits for. `proc` is the /proc directory.
+[[nodiscard]] std::unique_ptr<Looker> make_near_looker(const std::string& proc);
+/// Has the examiner at the other end of `socket` (examiner.h) look, which stays the caller's. An answer is waited for
+/// as long as `patience`; a question that was cut off is asked again until then. `stands_still` is called when the
+/// examiner takes no questions.
+[[nodiscard]] std::unique_ptr<Looker> make_far_looker(int socket, std::function<void()> stands_still,
+                                                      Milliseconds patience);
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/base/loose_thread.h"
+#include "looker.h"
+
+namespace inductorfs::fingerprint {
+namespace {
+
+/// The supervisor knows these threads by it (supervisor::kLooseThread).
+constexpr const char* kLookName = "loose-look";
+
+class NearLooker final : public Looker {
+ public:
+  explicit NearLooker(const std::string& proc) : reader_(proc) {}
+
+  Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) override {
+    Looked<Process> looked;
+    (void)run_loose(kLookName, [&] { looked.found = reader_.look_at(pid, identity); });
+    return looked;
+  }
+
+  Looked<Variables> variables_of(const Process& process) override {
+    Looked<Variables> looked;
+    (void)run_loose(kLookName, [&] {
+      auto environment = reader_.environment_of(process);
+      if (!environment) return;
+      auto files = reader_.files_of(process, *environment);
+      looked.found = Variables{std::move(*environment), std::move(files)};
+    });
+    return looked;
+  }
+
+  Looked<std::shared_ptr<const Held>> hold(const Process& process) override {
+    auto held = reader_.hold(process);
+    return held ? Looked<std::shared_ptr<const Held>>{false, std::move(held)} : Looked<std::shared_ptr<const Held>>{};
+  }
+
+  std::optional<Fact> read_package(const PackageRequest& request) override {
+    return fingerprint::read_package(request);
+  }
+
+ private:
+  const ProcReader reader_;
+};
+
+}  // namespace
+
+std::unique_ptr<Looker> make_near_looker(const std::string& proc) { return std::make_unique<NearLooker>(proc); }
+
+}  // namespace inductorfs::fingerprint

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "asked_processes.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/process_start.h"
+
+namespace inductorfs::mount {
+namespace {
+
+/// A look takes a millisecond, 20 on a busy machine.
+constexpr Milliseconds kPatience{2000};
+/// A lookup waits for it.
+constexpr Milliseconds kViewPatience{250};
+constexpr Milliseconds kDeadline{5000};
+constexpr const char* kProc = "/proc";
+constexpr uint64_t kStatLimit = 4096;
+constexpr std::string_view kChildName = "(inductorfs-look)";
+
+std::string path_of(pid_t pid, const char* name) { return std::string(kProc) + "/" + std::to_string(pid) + "/" + name; }
+
+}  // namespace
+
+ledger::JobProcesses job_processes_of(const SharedExaminer& examiner) {
+  ledger::JobProcesses processes = ledger::processes_in(kProc);
+  processes.signs_of = [examiner](pid_t thread) -> std::optional<ledger::JobSigns> {
+    const auto text = examiner->ask(kJobTask, {}, Deadline::after(kPatience), -1, thread);
+    return text ? ledger::job_signs_from(*text) : std::nullopt;
+  };
+  return processes;
+}
+
+ViewSources view_sources_of(const SharedExaminer& examiner) {
+  ViewSources sources;
+  sources.process_of = [examiner](pid_t thread) -> std::optional<ViewedProcess> {
+    const std::string stat = read_file(AT_FDCWD, path_of(thread, "stat"), kStatLimit).value_or("");
+    const auto start = start_in_stat(stat);
+    if (!start) return std::nullopt;
+    // Anybody may have that name; the examiner knows its own.
+    const bool may_be_ours = stat.find(kChildName) != std::string::npos;
+    const auto signs = may_be_ours ? examiner->signs_of(thread) : fail(ErrorCode::kNotFound);
+    return ViewedProcess{thread, *start, signs && signs->is_own};
+  };
+  sources.mounts_of = [examiner](pid_t process) -> std::optional<std::string> {
+    auto text = examiner->ask(kMountsTask, {}, Deadline::after(kViewPatience), -1, process);
+    return text && !text->empty() ? std::optional(std::move(*text)) : std::nullopt;
+  };
+  sources.own_mounts = read_mount_table;
+  return sources;
+}
+
+fingerprint::ExaminerTask job_task() {
+  fingerprint::ExaminerTask task;
+  task.capabilities = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
+  task.deadline = kDeadline;
+  task.answer = [](const fingerprint::ExaminerCall& call) {
+    const auto signs = ledger::read_job_signs(kProc, call.pid);
+    return signs ? ledger::to_text(*signs) : std::string();
+  };
+  return task;
+}
+
+fingerprint::ExaminerTask mounts_task() {
+  fingerprint::ExaminerTask task;
+  task.capabilities = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
+  task.deadline = kDeadline;
+  task.answer = [](const fingerprint::ExaminerCall& call) {
+    return read_file(AT_FDCWD, path_of(call.pid, "mountinfo"), ProcessViews::kMostBytes).value_or("");
+  };
+  return task;
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/fingerprint/examiner.h"
+
+/// An examiner for tests: SOCKET PROC CACHE READER MILLISECONDS.
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  inductorfs::fingerprint::ExaminerOptions options;
+  options.proc = argv[2];
+  options.cache_file = argv[3];
+  options.package_reader = argv[4];
+  options.deadline = inductorfs::Milliseconds(std::atol(argv[5]));
+  inductorfs::fingerprint::run_examiner(std::atoi(argv[1]), options);
+  return 0;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace inductorfs::fingerprint::testing {
+
+/// A /proc in which the `maps` of process kStuck is a FIFO: who opens it waits, as who reads the maps of a process that
+/// holds its memory map's lock. Needs external synchronisation.
+class StuckProc {
+ public:
+  static constexpr pid_t kStuck = 7;
+  /// Makes it in the folder `proc`.
+  explicit StuckProc(std::string proc);
+  ~StuckProc() { let_go(""); }
+  StuckProc(const StuckProc&) = delete;
+  StuckProc& operator=(const StuckProc&) = delete;
+  /// Adds a process without `maps`, of root, with our root.
+  void add(pid_t pid) const;
+  /// The lock is free: whoever waits for the maps gets these. False: nobody waits.
+  bool let_go(const std::string& maps) const;  // NOLINT(modernize-use-nodiscard): often nobody does
+  [[nodiscard]] const std::string& path() const { return proc_; }
+
+ private:
+  const std::string proc_;
+  const std::string maps_;
+};
+
+}  // namespace inductorfs::fingerprint::testing

@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 namespace inductorfs {
-
 namespace {
 
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+/// Even somebody who renames all the time is not in the way of as many walks in a row.
+constexpr int kMostRaces = 1000;
 
 }  // namespace
 
@@ -41,7 +42,12 @@ Result<Fd> open_in_root(int root, const std::string& path, int flags) {
   open_how how{};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  Fd fd(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+  // The kernel gives a path with ".." up when anything on this host is mounted or renamed at that moment.
+  Fd fd;
+  for (int race = 0; race < kMostRaces && !fd; ++race) {
+    fd.reset(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+    if (!fd && errno != EAGAIN) break;
+  }
   if (!fd) return fail_errno("open", path);
   return fd;
 }

@@ -9,6 +9,7 @@
 
 #include <climits>
 #include <filesystem>
+#include <thread>
 
 #include "support/emulator.h"
 #include "support/temporary_directory.h"
@@ -83,6 +84,34 @@ TEST(RegularFile, OfAnotherRootIsLookedForBelowIt) {
   }
   EXPECT_EQ(open_inside("/a/file", 5).error().code(), ErrorCode::kTooLarge);
   EXPECT_EQ(open_inside("/a", 100).error().code(), ErrorCode::kInvalid);
+}
+
+/// The kernel gives up on a path with ".." when anything on this host is mounted or renamed at that moment
+/// (openat2(2), EAGAIN).
+TEST(RegularFile, IsFoundWhateverElseIsRenamed) {
+  INDUCTORFS_NEEDS_OPENAT2();
+  const TemporaryDirectory temporary;
+  std::filesystem::create_directories(temporary / "root/bin");
+  std::filesystem::create_directories(temporary / "other");
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / "root/file", "12345"));
+  std::string path;
+  for (int i = 0; i < 50; ++i) path += "bin/../";  // a walk takes as long as a rename
+  path += "file";
+  const auto root = open_at(AT_FDCWD, temporary / "root", O_PATH | O_DIRECTORY);
+  ASSERT_TRUE(root);
+  std::jthread renames([&](const std::stop_token& stop) {
+    const std::string one = temporary / "other/one";
+    const std::string two = temporary / "other/two";
+    (void)::mkdir(one.c_str(), 0700);
+    while (!stop.stop_requested()) {
+      (void)::rename(one.c_str(), two.c_str());
+      (void)::rename(two.c_str(), one.c_str());
+    }
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    const auto found = open_in_root(root->get(), path, O_PATH);
+    ASSERT_TRUE(found) << i << ": " << to_string(found.error().code());
+  }
 }
 
 }  // namespace

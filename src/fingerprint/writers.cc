@@ -24,6 +24,7 @@ class ProcWriters final : public Writers {
  public:
   ProcWriters(const WritersOptions& options, Counters& counters, Milliseconds wait)
       : deadline_(options.package_deadline),
+        is_ours_(options.is_ours),
         sight_(std::make_shared<Sight>(options, wait)),
         jobs_(sight_, options),
         identified_(counters.get("writers.identified")),
@@ -62,6 +63,7 @@ class ProcWriters final : public Writers {
   void count();
 
   const Milliseconds deadline_;
+  const std::function<bool(pid_t process)> is_ours_;
   const std::shared_ptr<Sight> sight_;
   Jobs jobs_;
   /// Requests in job_of() that have no answer yet, of each user.
@@ -145,6 +147,7 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   const size_t place = static_cast<size_t>(asker->pid) % kOthers;
   auto line = line_of(*asker);
   if (others_.with([&](const auto& all) { return all[place] == line; })) return {JobFacts::Kind::kNeither, {}, {}};
+  if (is_ours_ && is_ours_(asker->pid)) return {JobFacts::Kind::kNeither, {}, {}};
   // Each request that waits keeps a thread that answers the kernel, and other users need some, too.
   const uid_t user = asker->stat.owner;
   const size_t limit = question.makes ? kWaitingOfOne : kLookingOfOne;

@@ -21,11 +21,18 @@ constexpr Milliseconds kViewPatience{250};
 constexpr Milliseconds kDeadline{5000};
 constexpr const char* kProc = "/proc";
 constexpr uint64_t kStatLimit = 4096;
-constexpr std::string_view kChildName = "(inductorfs-look)";
+constexpr std::string_view kChildName = "inductorfs-look\n";
 
 std::string path_of(pid_t pid, const char* name) { return std::string(kProc) + "/" + std::to_string(pid) + "/" + name; }
 
 }  // namespace
+
+/// Anybody may have that name; the examiner knows its own.
+bool is_own(const SharedExaminer& examiner, pid_t process) {
+  if (read_file(AT_FDCWD, path_of(process, "comm"), kStatLimit).value_or("") != kChildName) return false;
+  const auto signs = examiner->signs_of(process);
+  return signs && signs->is_own;
+}
 
 ledger::JobProcesses job_processes_of(const SharedExaminer& examiner) {
   ledger::JobProcesses processes = ledger::processes_in(kProc);
@@ -42,10 +49,7 @@ ViewSources view_sources_of(const SharedExaminer& examiner) {
     const std::string stat = read_file(AT_FDCWD, path_of(thread, "stat"), kStatLimit).value_or("");
     const auto start = start_in_stat(stat);
     if (!start) return std::nullopt;
-    // Anybody may have that name; the examiner knows its own.
-    const bool may_be_ours = stat.find(kChildName) != std::string::npos;
-    const auto signs = may_be_ours ? examiner->signs_of(thread) : fail(ErrorCode::kNotFound);
-    return ViewedProcess{thread, *start, signs && signs->is_own};
+    return ViewedProcess{thread, *start, is_own(examiner, thread)};
   };
   sources.mounts_of = [examiner](pid_t process) -> std::optional<std::string> {
     auto text = examiner->ask(kMountsTask, {}, Deadline::after(kViewPatience), -1, process);

@@ -12,6 +12,9 @@ namespace inductorfs::mount {
 
 using SharedExaminer = std::shared_ptr<const fingerprint::ExaminerLink>;
 
+/// Says whether it is a child of the examiner. Blocks for a quarter of a second at most, and only where its name is
+/// that of one.
+[[nodiscard]] bool is_own(const SharedExaminer& examiner, pid_t process);
 [[nodiscard]] ledger::JobProcesses job_processes_of(const SharedExaminer& examiner);
 [[nodiscard]] ViewSources view_sources_of(const SharedExaminer& examiner);
 

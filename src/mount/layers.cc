@@ -222,6 +222,7 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   options.cache_file = request.cache_file;
   options.examiner = takeover.examiner;
   options.examiner_stands_still = takeover.examiner_stands_still;
+  options.is_ours = [examiner = layers.examiner](pid_t process) { return is_own(examiner, process); };
   std::unique_ptr<host::LearnedEnvironments> learned;
   if (settings.writers == config::WritersPolicy::kLearned) {
     const std::string directory = settings.store + "/" + config::kEnvironments;

@@ -158,6 +158,9 @@ struct WritersOptions {
   /// by itself.
   int examiner = -1;
   std::function<void()> examiner_stands_still = [] {};  ///< called when the examiner takes no questions
+  /// Says whether a process asks for this very mount, as a child of the examiner does: it is none of a job, and nobody
+  /// looks at it. It may block for a quarter of a second. Empty: none does.
+  std::function<bool(pid_t process)> is_ours{};
   std::string proc = "/proc";
   std::string cache_file;       ///< as ProbeOptions::cache_file
   size_t process_limit = 4096;  ///< the most processes that are remembered

@@ -32,6 +32,8 @@ class ExaminerLine {
   [[nodiscard]] std::optional<ExaminerAnswer> ask(const Question& question, Deadline deadline, int descriptor = -1,
                                                   const std::function<bool()>& cancelled = {}) const;
 
+  [[nodiscard]] bool is_there() const { return static_cast<bool>(socket_); }
+
  private:
   struct Wait;
   [[nodiscard]] std::optional<bool> ask_once(const std::string& question, int descriptor, ExaminerAnswer& answer,

@@ -188,6 +188,17 @@ TEST(Examiner, AnswersAWorkerThatLies) {
   EXPECT_EQ(looked.found->identity, own.identity);
 }
 
+/// A worker's supervisor may be of a release that starts none.
+TEST(Examiner, ThatIsNotThereIsNotWaitedFor) {
+  const ExaminerLink link(-1, {});
+  const SteadyTime begun = system_clock().now();
+  const auto answer = link.ask("job", {}, Deadline::after(kLong));
+  ASSERT_FALSE(answer);
+  EXPECT_NE(answer.error().what().find("unmount it and mount again"), std::string::npos);
+  EXPECT_FALSE(link.signs_of(::getpid()));
+  EXPECT_LT(system_clock().now() - begun, kLong / 2);
+}
+
 TEST(Examiner, LooksAtNoOtherProcessOfThatNumber) {
   const auto looker = make_far_looker(
       examiner_for(writers_options()), [] {}, kLong);

@@ -16,9 +16,9 @@
 #include "inductorfs/base/result.h"
 
 /// The examiner: the one process of a mount that looks at other processes, and at files of users outside of the mount
-/// (docs/decisions/0037). A worker asks it over a socket. It has a child for each question, four at most for each user,
-/// so that a process which makes who looks at it crash, hang or eat memory costs its own user's processes, and the
-/// examiner itself reads no byte that users chose.
+/// (docs/decisions/0037). A worker asks it over a socket. It has a child for each question, four at most for each
+/// user and kind of question, so that a process which makes who looks at it crash, hang or eat memory costs its own
+/// user's processes, and the examiner itself interprets no byte that users chose.
 namespace inductorfs::fingerprint {
 
 /// A question for an ExaminerTask, as its child has it.
@@ -60,7 +60,7 @@ struct ProcessSigns {
   pid_t parent = 0;
   uid_t user = 0;
   bool is_ended = false;  ///< only its parent has not looked yet
-  bool is_own = false;    ///< it is a child of the examiner; the rest is not told then
+  bool is_own = false;    ///< it is a child of the examiner
 };
 
 class ExaminerLine;
@@ -68,7 +68,8 @@ class ExaminerLine;
 /// A worker's end of the socket to its examiner, which may be another one with each question. Safe for concurrent use.
 class ExaminerLink {
  public:
-  /// `stands_still` is called when the examiner takes no questions.
+  /// `stands_still` is called when the examiner takes no questions. -1: there is none, and each answer is
+  /// no_examiner().
   ExaminerLink(int socket, std::function<void()> stands_still);
   ~ExaminerLink();
   ExaminerLink(const ExaminerLink&) = delete;

@@ -33,6 +33,9 @@ void keep(std::map<pid_t, Value>& values, pid_t key, Value value, size_t limit) 
   values[key] = std::move(value);
 }
 
+/// As long as it maps no more.
+bool has_nothing(const Process& process) { return !process.has_package() && process.whole; }
+
 }  // namespace
 
 Sight::Sight(const WritersOptions& options, Milliseconds wait)
@@ -149,8 +152,8 @@ Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew, bool& is
 }
 
 std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat, bool anew, bool& is_late) {
-  Seen seen = refreshed(seen_of(pid), pid, stat.identity, anew, is_late);
-  if (!seen.writer) return nullptr;
+  Seen seen = refreshed(seen_of(pid), pid, stat, anew, is_late);
+  if (!(seen.identity == stat.identity)) return nullptr;
   std::shared_ptr<const Writer> writer = seen.writer;
   state_.with([&](State& state) {
     seen.used = ++state.ticks;
@@ -179,18 +182,37 @@ std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<cons
   return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(live));
 }
 
-Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew, bool& is_late) {
+bool Sight::needs_look(const Seen& seen, const ProcessStat& stat, bool anew) const {
+  if (!(seen.identity == stat.identity)) return true;
+  const bool maps_other = seen.size != stat.size;
+  const bool aged = system_clock().now() - seen.maps_at >= options_.environment_age;
+  if (!seen.process) return maps_other || aged;  // it may let itself be examined without mapping more
+  if (!seen.process->shows_exec) return true;
+  if (!seen.process->torch.path.empty()) return false;
+  // A look costs a process of its own, and those that have started a program hardly ever map any more.
+  return has_nothing(*seen.process) ? maps_other : anew || aged;
+}
+
+Sight::Seen Sight::looked_at(pid_t pid, const ProcessStat& stat, bool& is_late) {
+  Seen seen{stat.identity, nullptr, nullptr, {}, system_clock().now(), stat.size};
+  ++scanned_;
+  Looked<Process> looked = looker_->look_at(pid, stat.identity);
+  is_late = is_late || looked.is_late;
+  if (looked.is_late) return {};
+  if (!looked.found) return seen;
+  read_while_it_lives(*looked.found);
+  seen.process = std::make_shared<const Process>(std::move(*looked.found));
+  return seen;
+}
+
+Sight::Seen Sight::refreshed(Seen seen, pid_t pid, const ProcessStat& stat, bool anew, bool& is_late) {
   const SteadyTime now = system_clock().now();
-  const bool same = seen.process && seen.process->shows_exec && seen.process->identity == identity;
-  const bool complete = same && !seen.process->torch.path.empty();
-  if (!same || (!complete && (anew || now - seen.maps_at >= options_.environment_age))) {
-    ++scanned_;
-    Looked<Process> looked = looker_->look_at(pid, identity);
-    is_late = is_late || looked.is_late;
-    if (!looked.found) return {};
-    read_while_it_lives(*looked.found);
-    seen = {std::make_shared<const Process>(std::move(*looked.found)), nullptr, {}, now, 0};
+  if (needs_look(seen, stat, anew)) {
+    seen = looked_at(pid, stat, is_late);
+  } else if (seen.process && has_nothing(*seen.process)) {
+    seen.maps_at = now;
   }
+  if (!seen.process) return seen;
   if (anew || !seen.writer || now - seen.environment_at >= options_.environment_age) {
     seen.writer = with_environment(seen.process, is_late);
     if (!seen.writer) return {};

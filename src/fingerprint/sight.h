@@ -53,10 +53,12 @@ class Sight : public std::enable_shared_from_this<Sight> {
  private:
   /// A process as it was last observed. Immutable value.
   struct Seen {
-    std::shared_ptr<const Process> process;
+    ProcessIdentity identity;
+    std::shared_ptr<const Process> process;  ///< nullptr: it cannot be examined
     std::shared_ptr<const Writer> writer;
     SteadyTime environment_at;
     SteadyTime maps_at;
+    uint64_t size = 0;  ///< ProcessStat::size, before it was looked at
     uint64_t used = 0;
   };
   struct Thread {
@@ -88,7 +90,9 @@ class Sight : public std::enable_shared_from_this<Sight> {
   /// Reads the process's environment, and looks at the files that it names. nullptr when it cannot be read.
   [[nodiscard]] std::shared_ptr<const Writer> with_environment(const std::shared_ptr<const Process>& process,
                                                                bool& is_late);
-  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessIdentity& identity, bool anew, bool& is_late);
+  [[nodiscard]] bool needs_look(const Seen& seen, const ProcessStat& stat, bool anew) const;
+  [[nodiscard]] Seen looked_at(pid_t pid, const ProcessStat& stat, bool& is_late);
+  [[nodiscard]] Seen refreshed(Seen seen, pid_t pid, const ProcessStat& stat, bool anew, bool& is_late);
 
   const WritersOptions options_;
   const Milliseconds wait_;

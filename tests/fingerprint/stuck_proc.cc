@@ -21,11 +21,17 @@ StuckProc::StuckProc(std::string proc) : proc_(std::move(proc)), maps_(proc_ + "
   EXPECT_EQ(mkfifo(maps_.c_str(), 0600), 0);
 }
 
-void StuckProc::add(pid_t pid) const {
+void StuckProc::set_size(pid_t pid, pid_t parent, uint64_t bytes) const {
+  std::string stat = std::to_string(pid) + " (job) S " + std::to_string(parent);
+  for (int field = 5; field <= 52; ++field) {
+    stat += " " + std::to_string(field == 22 ? 100 : (field == 23 ? bytes : 0));
+  }
+  write_text(proc_ + "/" + std::to_string(pid) + "/stat", stat + "\n");
+}
+
+void StuckProc::add(pid_t pid, pid_t parent) const {
   const std::string folder = proc_ + "/" + std::to_string(pid);
-  std::string stat = std::to_string(pid) + " (job) S 1";
-  for (int field = 5; field <= 52; ++field) stat += field == 22 ? " 100" : " 0";
-  write_text(folder + "/stat", stat + "\n");
+  set_size(pid, parent, 0);
   write_text(folder + "/status", "Name:\tx\nTgid:\t" + std::to_string(pid) + "\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n");
   write_text(folder + "/environ", "");
   fs::create_symlink("/", folder + "/root");

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 namespace inductorfs::fingerprint::testing {
@@ -18,7 +19,9 @@ class StuckProc {
   StuckProc(const StuckProc&) = delete;
   StuckProc& operator=(const StuckProc&) = delete;
   /// Adds a process without `maps`, of root, with our root.
-  void add(pid_t pid) const;
+  void add(pid_t pid, pid_t parent = 1) const;
+  /// Makes it one that has so much mapped.
+  void set_size(pid_t pid, pid_t parent, uint64_t bytes) const;
   /// The lock is free: whoever waits for the maps gets these. False: nobody waits.
   bool let_go(const std::string& maps) const;  // NOLINT(modernize-use-nodiscard): often nobody does
   [[nodiscard]] const std::string& path() const { return proc_; }

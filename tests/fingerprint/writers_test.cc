@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "stuck_proc.h"
 #include "writers_fixture.h"
 
 namespace inductorfs::fingerprint {
@@ -223,6 +224,40 @@ TEST_F(WritersTest, RemembersAsManyProcessesAsItsLimit) {
   EXPECT_EQ(count("writers.scanned"), 4U);
   ASSERT_TRUE(writers->identify(programs.front()->pid()));
   EXPECT_EQ(count("writers.scanned"), 5U);
+}
+
+/// Each look is a process of the examiner's, and a program has a shell, a batch system and an init above it.
+TEST_F(WritersTest, LooksAgainOnlyAtWhatHasMappedMore) {
+  const testing::StuckProc proc(temporary_ / "proc");
+  constexpr pid_t kShell = 20;
+  constexpr pid_t kProgram = 23;
+  const auto maps = [&](pid_t pid, const std::string& file) {
+    write_text(proc.path() + "/" + std::to_string(pid) + "/maps", "1000-2000 r--p 00000000 fe:00 1    " + file + "\n");
+  };
+  const auto add = [&](pid_t pid, pid_t parent) {
+    proc.add(pid, parent);
+    maps(pid, "/lib/libz.so.1");
+  };
+  for (pid_t pid = kShell; pid <= kProgram; ++pid) add(pid, pid - 1);
+  proc.add(kShell - 1);  // it cannot be examined: its maps are not there
+  WritersOptions options = testing::writers_options();
+  options.proc = proc.path();
+  options.environment_age = std::chrono::hours(1);
+  const auto writers = open(options);
+  const auto kind_of = [&](pid_t pid) { return writers->job_of(pid, std::chrono::seconds(20)).kind; };
+  ASSERT_EQ(kind_of(kProgram), JobFacts::Kind::kNeither);
+  EXPECT_EQ(count("writers.scanned"), 5U) << "at the program, and at each that has started it";
+  for (uint64_t pages = 1; pages <= 3; ++pages) {
+    proc.set_size(kProgram, kProgram - 1, pages * 4096);
+    ASSERT_EQ(kind_of(kProgram), JobFacts::Kind::kNeither);
+    EXPECT_EQ(count("writers.scanned"), 5U + pages);
+  }
+  add(kProgram + 1, kShell);
+  ASSERT_EQ(kind_of(kProgram + 1), JobFacts::Kind::kNeither);
+  EXPECT_EQ(count("writers.scanned"), 9U) << "at the shell's next program";
+  maps(kShell, site_.libtorch());
+  proc.set_size(kShell, kShell - 1, 4096);
+  for (const pid_t pid : {kProgram, kProgram + 1}) EXPECT_NE(kind_of(pid), JobFacts::Kind::kNeither) << pid;
 }
 
 TEST_F(WritersTest, IsSafeForManyThreads) {

@@ -168,7 +168,7 @@ struct WritersOptions {
   std::string package_reader;
   /// A package that was not read by then counts as not known: its file system may not answer.
   Milliseconds package_deadline{30'000};
-  /// After this time a process's environment, and whether the process has loaded torch, is read again.
+  /// After this time a process's environment is read again, and whether it has loaded torch, if it maps more by then.
   Milliseconds environment_age{1000};
   /// Names the environments of jobs; it outlives the Writers. nullptr: nobody needs names.
   JobEnvironments* environments = nullptr;

@@ -6,22 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "inductorfs/base/message.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr size_t kMostDescriptors = 2;
-
-union Control {
-  std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> bytes;
-  cmsghdr align;
-};
 
 /// Deeper than any of these messages.
 constexpr int kDepth = 6;
@@ -295,51 +289,22 @@ std::optional<uint64_t> held_from(std::string_view line) {
 }
 
 bool send_question(int socket, std::string_view text, int connection, int further) {
-  const std::array<int, kMostDescriptors> descriptors{connection, further};
-  const size_t size = (further >= 0 ? 2 : 1) * sizeof connection;
-  iovec part{const_cast<char*>(text.data()), text.size()};
-  Control control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.bytes.data();
-  header.msg_controllen = CMSG_SPACE(size);
-  cmsghdr* const first = CMSG_FIRSTHDR(&header);
-  first->cmsg_level = SOL_SOCKET;
-  first->cmsg_type = SCM_RIGHTS;
-  first->cmsg_len = CMSG_LEN(size);
-  std::memcpy(CMSG_DATA(first), descriptors.data(), size);
-  while (true) {
-    const ssize_t sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) return static_cast<size_t>(sent) == text.size();
-    if (errno != EINTR) return false;
-  }
+  return send_message(socket, text, std::array{connection, further}, MSG_DONTWAIT);
 }
 
 Received receive_question(int socket, Question& question, Fd& connection, Fd& further) {
   std::string text(kQuestionLimit, '\0');
-  iovec part{text.data(), text.size()};
-  Control control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.bytes.data();
-  header.msg_controllen = control.bytes.size();
-  const ssize_t got = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got == 0 || (got < 0 && (errno == ECONNRESET || errno == EBADF || errno == ENOTSOCK))) return Received::kEnded;
-  if (got < 0) return Received::kNoQuestion;
-  connection.reset();
-  further.reset();
-  const cmsghdr* const first = CMSG_FIRSTHDR(&header);
-  if (first != nullptr && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS) {
-    std::array<int, kMostDescriptors> received{-1, -1};
-    std::memcpy(received.data(), CMSG_DATA(first), std::min<size_t>(first->cmsg_len - CMSG_LEN(0), sizeof received));
-    connection.reset(received[0]);
-    further.reset(received[1]);
+  std::array<Fd, kMostDescriptors> descriptors;
+  const ReceivedMessage received = receive_message(socket, text, descriptors, MSG_DONTWAIT);
+  connection = std::move(descriptors[0]);
+  further = std::move(descriptors[1]);
+  if (received.size < 0) {
+    const bool is_over = errno == ECONNRESET || errno == EBADF || errno == ENOTSOCK;
+    return is_over ? Received::kEnded : Received::kNoQuestion;
   }
-  const bool is_whole = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-  auto asked =
-      is_whole && connection ? question_from(std::string_view(text).substr(0, static_cast<size_t>(got))) : std::nullopt;
+  if (received.is_end) return Received::kEnded;
+  text.resize(static_cast<size_t>(received.size));
+  auto asked = received.whole && connection ? question_from(text) : std::nullopt;
   if (!asked) return Received::kNoQuestion;
   question = std::move(*asked);
   return Received::kQuestion;

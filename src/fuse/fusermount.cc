@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/base/message.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): unistd.h has it with _GNU_SOURCE only
 
@@ -137,19 +138,9 @@ int wait_for(pid_t child, bool in_time) {
 
 Fd received_descriptor(int socket) {
   char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) <= 0) return Fd();
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS || header->cmsg_len < CMSG_LEN(sizeof(int))) return Fd();
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-  return Fd(fd);
+  Fd device;
+  (void)receive_message(socket, {&byte, 1}, {&device, 1});  // none: it has failed, and says why
+  return device;
 }
 
 std::string remedy_for(const std::string& text) {

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/details/null_mutex.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/stat.h>
@@ -18,6 +20,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/journal.h"
+#include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/showable.h"
 
 namespace inductorfs::log {
@@ -61,6 +64,26 @@ class PriorityFlag final : public spdlog::custom_flag_formatter {
   [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
     return std::make_unique<PriorityFlag>();
   }
+};
+
+Level from_spdlog(spdlog::level::level_enum level) {
+  return level >= spdlog::level::err    ? Level::kError
+         : level == spdlog::level::warn ? Level::kWarning
+         : level == spdlog::level::info ? Level::kInfo
+                                        : Level::kDebug;
+}
+
+/// Needs external synchronisation.
+class GivingSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit GivingSink(std::function<void(Level, std::string_view)> take) : take_(std::move(take)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    take_(from_spdlog(message.level), {message.payload.data(), message.payload.size()});
+  }
+  void flush_() override {}
+  std::function<void(Level, std::string_view)> take_;
 };
 
 /// `to_journal`: the journal stores the time itself.
@@ -223,6 +246,12 @@ Result<void> open(const std::string& path, Level lowest) {
   return {};
 }
 
+void give_lines_to(std::function<void(Level level, std::string_view line)> take) {
+  destination().logger.write([&](Logger& current) {
+    current = make_logger(std::make_shared<GivingSink>(std::move(take)), Level::kDebug, false);
+  });
+}
+
 Result<Level> level_from_string(std::string_view text) {
   if (text == "debug") return Level::kDebug;
   if (text == "info") return Level::kInfo;
@@ -230,6 +259,8 @@ Result<Level> level_from_string(std::string_view text) {
   if (text == "error") return Level::kError;
   return fail(ErrorCode::kInvalid, "log level \"" + std::string(text) + "\" is none of debug, info, warning, error");
 }
+
+void write_given(Level level, std::string_view line) { write_line(level, line, {}, 0); }
 
 void write(Level level, std::string_view event, Fields fields) { write_line(level, event, fields, 0); }
 

@@ -62,5 +62,6 @@ struct CommandRow {
 [[nodiscard]] std::unique_ptr<Subcommand> host_places_command();
 [[nodiscard]] std::unique_ptr<Subcommand> worker_command();
 [[nodiscard]] std::unique_ptr<Subcommand> examiner_command();
+[[nodiscard]] std::unique_ptr<Subcommand> mounter_command();
 
 }  // namespace inductorfs::cli

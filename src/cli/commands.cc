@@ -37,6 +37,7 @@ constexpr CommandRow kCommands[] = {
     {"host-places", "", host_places_command},
     {"worker", "", worker_command},
     {"examiner", "", examiner_command},
+    {"mounter", "", mounter_command},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/host/place_reader.h"
 #include "inductorfs/mount/examiner_command.h"
+#include "inductorfs/mount/mounter_command.h"
 #include "inductorfs/mount/worker_command.h"
 
 /// The commands that processes of ours start.
@@ -43,6 +44,19 @@ class ExaminerCommand final : public Subcommand {
   std::string cache_file_;
 };
 
+class MounterCommand final : public Subcommand {
+ public:
+  void add_to(CLI::App& app) override {
+    app.add_option("MOUNTPOINT", path_, "");
+    app.add_option("ONCE", once_, "");
+  }
+  [[nodiscard]] int run(const config::Environment&) override { return mount::mounter_command(once_); }
+
+ private:
+  std::string path_;
+  std::string once_;
+};
+
 }  // namespace
 
 std::unique_ptr<Subcommand> gpu_probe_command() { return std::make_unique<ReaderCommand>(fingerprint::run_gpu_probe); }
@@ -55,5 +69,6 @@ std::unique_ptr<Subcommand> host_facts_command() {
 std::unique_ptr<Subcommand> host_places_command() { return std::make_unique<ReaderCommand>(host::run_place_reader); }
 std::unique_ptr<Subcommand> worker_command() { return std::make_unique<WorkerCommand>(); }
 std::unique_ptr<Subcommand> examiner_command() { return std::make_unique<ExaminerCommand>(); }
+std::unique_ptr<Subcommand> mounter_command() { return std::make_unique<MounterCommand>(); }
 
 }  // namespace inductorfs::cli

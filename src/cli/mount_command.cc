@@ -11,6 +11,7 @@
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/places/mountpoint.h"
+#include "inductorfs/places/sweep.h"
 #include "mount_arguments.h"
 #include "session_end.h"
 
@@ -23,6 +24,7 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   INDUCTORFS_TRY_ASSIGN(const auto program, mount::own_program());
   INDUCTORFS_TRY(mount::settle(settings.mountpoint, settings.foreground));
   if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
+  places::sweep_runtime_directory(config::runtime_directory(::geteuid(), config::process_environment()), true);
   INDUCTORFS_TRY_ASSIGN(bool uncovered, places::free_mountpoint(settings.mountpoint));
   auto real = places::resolve_mountpoint(settings.mountpoint);
   if (!real) return mount::wrong_path(real.error());

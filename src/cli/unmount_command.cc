@@ -35,7 +35,7 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const conf
   INDUCTORFS_TRY(places::unmount_if_there(mountpoint, mount, lazy));  // to end the waits may have been enough
   places::detach_binds_of(mount.device);
   (void)places::detach_dead_mounts(mountpoint);  // those that were below it
-  places::sweep_runtime_directory(config::runtime_directory(::geteuid(), environment));
+  places::sweep_runtime_directory(config::runtime_directory(::geteuid(), environment), true);
   return {};
 }
 

@@ -39,6 +39,7 @@ constexpr size_t kStuck = 128;
 constexpr size_t kStuckAtMost = 1024;
 /// Questions that wait for a child; whoever is hung up on asks again.
 constexpr size_t kWaitingOfOne = 64;
+constexpr size_t kTakenAtOnce = 256;
 /// Containers whose files are held for a reading that has not begun. In many of them the user is root.
 constexpr size_t kHeldOfOne = 128;
 constexpr size_t kKnownOfOne = 1024;
@@ -188,9 +189,9 @@ void Examiner::wait() {
   (void)::poll(items.data(), items.size(), static_cast<int>(next.left().count()));  // an interruption is a turn, too
 }
 
-/// Takes all questions that have come; false when nobody will ask any more.
+/// Takes the questions that have come; false when nobody will ask any more.
 bool Examiner::take() {
-  while (true) {
+  for (size_t count = 0; count < kTakenAtOnce; ++count) {
     Question question;
     Fd connection;
     Fd further;
@@ -202,10 +203,12 @@ bool Examiner::take() {
       return true;
     }
   }
+  return true;  // the others with the next turn: children have their deadlines meanwhile
 }
 
 void Examiner::take(Question question, Fd connection, Fd further) {
   const pid_t pid = question.process.pid;
+  if (options_.only_tasks && (question.ask != Ask::kTask || pid != 0)) return answer(connection.get(), kNothing);
   if (question.ask == Ask::kSigns) {
     const auto signs = signs_of(pid);
     return answer(connection.get(), signs ? to_text(*signs) : std::string(kNothing));
@@ -371,7 +374,7 @@ void Examiner::be_child(const Asked& asked) {
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != pid_) ::_exit(1);  // it ended before that
   (void)::prctl(PR_SET_NAME, "inductorfs-look");
-  {
+  if (!options_.only_tasks) {
     const Fd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));  // before any program, and the examiner
     (void)!::write(score.get(), "1000", 4);
   }

@@ -82,16 +82,29 @@ ExaminerLine::ExaminerLine(int socket, std::function<void()> stands_still)
 /// As Wait::receive().
 std::optional<bool> ExaminerLine::ask_once(const std::string& question, int descriptor, ExaminerAnswer& answer,
                                            const Wait& wait) const {
+  auto connection = send(question, descriptor);
+  if (!connection) return false;
+  answer.connection = std::move(*connection);
+  return wait.receive(answer, [this] { stands_still(); });
+}
+
+Result<Fd> ExaminerLine::send(const std::string& question, int descriptor) const {
   std::array<int, 2> ends{-1, -1};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
-  answer.connection.reset(ends[0]);
-  Fd theirs(ends[1]);
-  if (!send_question(socket_.get(), question, theirs.get(), descriptor)) return false;
-  theirs.reset();
-  return wait.receive(answer, [this] {
-    log::write_limited(log::Level::kError, "fingerprint.examiner_replaced", {{"why", "it takes no questions"}});
-    if (stands_still_) stands_still_();
-  });
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail_errno("socketpair");
+  Fd ours(ends[0]);
+  const Fd theirs(ends[1]);
+  if (!send_question(socket_.get(), question, theirs.get(), descriptor)) {
+    return fail(ErrorCode::kUnavailable, "nobody takes the question");
+  }
+  return ours;
+}
+
+Result<Fd> ExaminerLine::begin(const Question& question, int descriptor) const {
+  return send(to_text(question), descriptor);
+}
+
+void ExaminerLine::stands_still() const {
+  if (stands_still_) stands_still_();
 }
 
 std::optional<ExaminerAnswer> ExaminerLine::ask(const Question& question, Deadline deadline, int descriptor,
@@ -109,7 +122,9 @@ std::optional<ExaminerAnswer> ExaminerLine::ask(const Question& question, Deadli
     if (wait.is_over()) break;
     (void)::poll(nullptr, 0, static_cast<int>(std::min(kAgain, deadline.left()).count()));
   }
-  if (!is_brief && deadline.passed()) log::write_limited(log::Level::kError, "fingerprint.examiner_silent", {});
+  // Who has a task done is told, and says so.
+  const bool is_told = is_brief || question.ask == Ask::kTask;
+  if (!is_told && deadline.passed()) log::write_limited(log::Level::kError, "fingerprint.examiner_silent", {});
   return std::nullopt;
 }
 
@@ -136,6 +151,16 @@ Result<std::string> ExaminerLink::ask(std::string_view task, const std::string& 
   return text ? Result<std::string>(std::move(*text))
               : fail(ErrorCode::kInternal, "the answer of the process that looks at programs is no answer");
 }
+
+Result<Fd> ExaminerLink::begin(std::string_view task, const std::string& request, int descriptor) const {
+  Question question;
+  question.ask = Ask::kTask;
+  question.task = task;
+  question.request = request;
+  return line_->begin(question, descriptor);
+}
+
+void ExaminerLink::stands_still() const { line_->stands_still(); }
 
 Result<ProcessSigns> ExaminerLink::signs_of(pid_t thread) const {
   if (!line_->is_there()) return fail(no_examiner());

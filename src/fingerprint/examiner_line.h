@@ -32,12 +32,17 @@ class ExaminerLine {
   [[nodiscard]] std::optional<ExaminerAnswer> ask(const Question& question, Deadline deadline, int descriptor = -1,
                                                   const std::function<bool()>& cancelled = {}) const;
 
+  /// As ExaminerLink::begin().
+  [[nodiscard]] Result<Fd> begin(const Question& question, int descriptor) const;
+  void stands_still() const;
+
   [[nodiscard]] bool is_there() const { return static_cast<bool>(socket_); }
 
  private:
   struct Wait;
   [[nodiscard]] std::optional<bool> ask_once(const std::string& question, int descriptor, ExaminerAnswer& answer,
                                              const Wait& wait) const;
+  [[nodiscard]] Result<Fd> send(const std::string& question, int descriptor) const;
 
   const Fd socket_;
   const std::function<void()> stands_still_;

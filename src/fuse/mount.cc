@@ -205,7 +205,7 @@ Result<Mounted> mount_as_user(const std::string& mountpoint, const MountOptions&
 }
 
 Error busy(const MountEntry& mount, const std::vector<MountEntry>& table) {
-  std::string who = describe_users(find_mount_users(mount));
+  std::string who = describe_users(find_mount_users({&mount, 1}));
   for (const MountEntry& other : table) {
     if (other.mount_point == mount.mount_point || !is_within(other.mount_point, mount.mount_point)) continue;
     who += (who.empty() ? "" : ", ") + std::string("mount ") + other.mount_point + " (" + other.type + ")";
@@ -289,11 +289,10 @@ void end_waits(const MountEntry& mount) {
   (void)umount2(("/proc/self/fd/" + std::to_string(found->root.get())).c_str(), MNT_FORCE);
 }
 
-std::string mount_users(const std::string& mountpoint) {
-  const auto there = find_mount(read_mount_table(), resolved_mountpoint(mountpoint));
-  if (!there) return {};
-  const MountUsers users = find_mount_users(*there);
-  return users.found.empty() ? std::string() : describe_users(users);
+MountUse mount_use(std::span<const MountEntry> mounts) {
+  const MountUsers users = find_mount_users(mounts);
+  if (users.found.empty()) return {};
+  return {users.found.front().mount_point, describe_users(users)};
 }
 
 std::string mounted_type(const std::string& mountpoint) {

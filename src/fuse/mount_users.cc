@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <utility>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
@@ -65,15 +66,28 @@ bool maps_mount(const std::string& process, const std::string& device) {
   return maps && maps_name_device(*maps, static_cast<unsigned>(major), static_cast<unsigned>(minor));
 }
 
-/// How the process uses the mount; empty: not at all.
-std::string use_of(const std::string& process, const MountEntry& mount) {
-  if (link_is_within(process + "/cwd", mount.mount_point)) return "working directory";
-  if (link_is_within(process + "/root", mount.mount_point)) return "root directory";
-  if (link_is_within(process + "/exe", mount.mount_point)) return "program";
-  for (const std::string& fd : names_in(process + "/fd")) {
-    if (link_is_within(process + "/fd/" + fd, mount.mount_point)) return "open file";
+/// How the process uses one of the mounts, and which; empty: none.
+MountUser use_of(const std::string& process, std::span<const MountEntry> mounts) {
+  MountUser user;
+  const auto is_used = [&](const std::string& link, const char* use) {
+    const auto mount = std::ranges::find_if(
+        mounts, [&](const MountEntry& one) { return link_is_within(process + link, one.mount_point); });
+    if (mount == mounts.end()) return false;
+    user.use = use;
+    user.mount_point = mount->mount_point;
+    return true;
+  };
+  if (is_used("/cwd", "working directory") || is_used("/root", "root directory") || is_used("/exe", "program")) {
+    return user;
   }
-  return maps_mount(process, mount.device) ? "mapped file" : "";
+  for (const std::string& fd : names_in(process + "/fd")) {
+    if (is_used("/fd/" + fd, "open file")) return user;
+  }
+  for (const MountEntry& mount : mounts) {
+    if (&mount != &mounts.front() && mount.device == mounts.front().device) continue;
+    if (maps_mount(process, mount.device)) user = {0, {}, "mapped file", mount.mount_point};
+  }
+  return user;
 }
 
 /// The links of another user's process may not be read (PTRACE_MODE_READ). A kernel thread's neither, and it has no
@@ -107,13 +121,15 @@ std::string command_of(const std::string& process) {
 
 }  // namespace
 
-MountUsers find_mount_users(const MountEntry& mount) {
+MountUsers find_mount_users(std::span<const MountEntry> mounts) {
   MountUsers users;
   for (const std::string& name : names_in("/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string process = "/proc/" + name;
-    if (std::string use = use_of(process, mount); !use.empty()) {
-      users.found.push_back({static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)), command_of(process), use});
+    if (MountUser user = use_of(process, mounts); !user.use.empty()) {
+      user.pid = static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10));
+      user.command = command_of(process);
+      users.found.push_back(std::move(user));
     } else if (is_hidden(process)) {
       ++users.hidden;
     }

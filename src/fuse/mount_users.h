@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct MountUser {
   pid_t pid = 0;
   std::string command;  ///< its arguments, shortened, in printable characters; its name if it has no arguments
   std::string use;      ///< "working directory", "open file", ...
+  std::string mount_point;
 };
 
 struct MountUsers {
@@ -21,9 +23,9 @@ struct MountUsers {
   size_t hidden = 0;  ///< processes of other users that could not be examined
 };
 
-/// Finds the processes that hold something below the mount, as far as /proc shows them to this user. It reads only
-/// links and maps in /proc: asking about a file itself would hang on a dead mount.
-[[nodiscard]] MountUsers find_mount_users(const MountEntry& mount);
+/// Finds the processes that hold something below one of the mounts, as far as /proc shows them to this user. It reads
+/// only links and maps in /proc: asking about a file itself would hang on a dead mount.
+[[nodiscard]] MountUsers find_mount_users(std::span<const MountEntry> mounts);
 /// Returns "pid 12 (python train.py, open file), pid 13 ...": the first few users, and how many more there are. If
 /// there are none, says whether some processes could not be examined.
 [[nodiscard]] std::string describe_users(const MountUsers& users);

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <utility>
 
+#include "inductorfs/config/error_json.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/fingerprint/trust.h"
@@ -17,6 +19,7 @@
 namespace inductorfs::host {
 namespace {
 
+using config::error_to_json;
 using config::Json;
 using config::to_line;
 using fingerprint::ExaminerCall;
@@ -35,12 +38,10 @@ Milliseconds patience_at(const Json& request, const char* name) {
   return Milliseconds(std::clamp<uint64_t>(number, 1, static_cast<uint64_t>(kMostPatience.count())));
 }
 
-Json json_of(const Error& error) { return {{"error", static_cast<unsigned>(error.code())}, {"what", error.what()}}; }
-
 /// In a child of the examiner. All that the worker says is how long it waits.
 std::string answer_facts(FactsRequest request, const ExaminerCall& call) {
   const Json asked = Json::parse(call.request, nullptr, false);
-  if (!asked.is_object()) return to_line(json_of(Error(ErrorCode::kInvalid, "the request is no JSON object")));
+  if (!asked.is_object()) return to_line(error_to_json(Error(ErrorCode::kInvalid, "the request is no JSON object")));
   request.deadline = patience_at(asked, "command");
   request.reader.program = kThisProgram;
   request.reader.deadline = patience_at(asked, "reader");
@@ -49,10 +50,11 @@ std::string answer_facts(FactsRequest request, const ExaminerCall& call) {
   const std::string folder = request.cache_file.substr(0, request.cache_file.rfind('/'));
   if (::stat(folder.c_str(), &status) != 0) request.cache_file.clear();
   const Result<Fingerprint> facts = learn_facts(request);
-  std::string text = to_line(facts ? Json{{"facts", facts->to_json()}} : json_of(facts.error()));
+  std::string text = to_line(facts ? Json{{"facts", facts->to_json()}} : error_to_json(facts.error()));
   if (text.size() <= fingerprint::kExaminerAnswer) return text;
   const std::string most = std::to_string(fingerprint::kExaminerAnswer);
-  return to_line(json_of(Error(ErrorCode::kTooLarge, "the facts of this host have more than " + most + " bytes")));
+  return to_line(
+      error_to_json(Error(ErrorCode::kTooLarge, "the facts of this host have more than " + most + " bytes")));
 }
 
 /// What the worker takes for facts, or for a reason why there are none.
@@ -62,11 +64,8 @@ Result<Fingerprint> facts_from(const std::string& answer) {
   if (json.is_object() && text != json.end() && text->is_string()) {
     auto facts = Fingerprint::from_json(text->get_ref<const std::string&>());
     if (facts) return facts;
-  } else if (json.is_object() && json.contains("error")) {
-    const uint64_t code = config::number_at(json, "error");
-    if (code <= static_cast<uint64_t>(ErrorCode::kInternal)) {
-      return fail(static_cast<ErrorCode>(code), config::text_at(json, "what"));
-    }
+  } else if (auto error = config::error_from_json(json)) {
+    return fail(std::move(*error));
   }
   return fail(ErrorCode::kUnavailable, "the answer of the process that looks at this host is none");
 }

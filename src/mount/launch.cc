@@ -15,6 +15,7 @@
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/region.h"
+#include "mounter_task.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -30,6 +31,8 @@ struct Handed {
   Fd program;
   Fd notes;
   Fd task;
+  Fd mounter_task;
+  Fd mounter_notes;
 };
 
 Result<Fd> moved_up(int fd) {
@@ -54,12 +57,18 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
   // Not the settings: the examiner is to have no secrets of the mount.
   INDUCTORFS_TRY_ASSIGN(const auto task,
                         config::to_sealed_memory("inductorfs-facts", host::to_bytes(facts_request(mount.settings))));
+  INDUCTORFS_TRY_ASSIGN(
+      const auto mounter_task,
+      config::to_sealed_memory("inductorfs-mount", to_bytes(mount::mounter_task(mount.settings, mount.ownership))));
+  INDUCTORFS_TRY_ASSIGN(const auto mounter_notes, config::to_memory("inductorfs-mounted", {}));
   const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
   if (!executable) return fail(explained("open", program, executable.error()));
-  const std::array<std::pair<int, Fd*>, 5> list{{{region.fd(), &handed.region},
+  const std::array<std::pair<int, Fd*>, 7> list{{{region.fd(), &handed.region},
                                                  {settings.get(), &handed.settings},
                                                  {notes.get(), &handed.notes},
                                                  {task.get(), &handed.task},
+                                                 {mounter_task.get(), &handed.mounter_task},
+                                                 {mounter_notes.get(), &handed.mounter_notes},
                                                  {executable->get(), &handed.program}}};
   for (const auto& [fd, place] : list) {
     INDUCTORFS_TRY_ASSIGN(auto high, moved_up(fd));
@@ -73,12 +82,14 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
 
 /// Nothing else that is open goes along: a directory of the caller's would be kept busy for the mount's life.
 Result<void> put_in_place(const Handed& handed) {
-  const std::array<std::pair<int, int>, 6> list{{{handed.region.get(), supervisor::kRegionFd},
+  const std::array<std::pair<int, int>, 8> list{{{handed.region.get(), supervisor::kRegionFd},
                                                  {handed.settings.get(), supervisor::kSettingsFd},
                                                  {handed.ready.get(), supervisor::kReadyFd},
                                                  {handed.program.get(), supervisor::kProgramFd},
                                                  {handed.notes.get(), supervisor::kNotesFd},
-                                                 {handed.task.get(), supervisor::kExaminerTaskFd}}};
+                                                 {handed.task.get(), supervisor::kExaminerTaskFd},
+                                                 {handed.mounter_task.get(), supervisor::kMounterTaskFd},
+                                                 {handed.mounter_notes.get(), supervisor::kMounterNotesFd}}};
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::close(fd);
   for (const auto& [from, to] : list) {
     if (from >= 0 && ::dup2(from, to) < 0) return fail_errno("dup2", "descriptor of the mount");

@@ -261,8 +261,13 @@ Result<void> check_log(const std::string& path) {
   INDUCTORFS_TRY(make_directories(directory));
   // Made here when it is missing: in a directory as /tmp another user could be first otherwise.
   const Fd fresh(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kLogMode));
+  const bool is_closed = !fresh && errno == EACCES;
   struct stat link {};
   struct stat found {};
+  if (is_closed && ::lstat(path.c_str(), &link) != 0) {
+    return fail(ErrorCode::kNotPermitted,
+                "open log: " + path + ": root may not write to its directory: chmod u+w it, or name another --log");
+  }
   if (::lstat(path.c_str(), &link) != 0 || ::stat(path.c_str(), &found) != 0) return fail_errno("open log", path);
   const auto is_others = [](const struct stat& one) { return one.st_uid != 0 && one.st_uid != ::geteuid(); };
   const bool is_log = (S_ISREG(found.st_mode) && found.st_nlink == 1) || S_ISCHR(found.st_mode);

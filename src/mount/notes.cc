@@ -13,8 +13,8 @@ using config::Json;
 
 namespace {
 
-/// The memory begins with the offset of the note that counts, 0 before the first one. The other half of the memory is
-/// for the next note. The memory is sparse, so the room costs nothing.
+/// The memory begins with the offset of the bytes that count, 0 before the first ones. The other half of the memory is
+/// for the next ones. The memory is sparse, so the room costs nothing.
 constexpr std::array<uint64_t, 2> kHalves{4096, 16ULL << 20};
 constexpr uint64_t kRoom = kHalves[1] - kHalves[0] - sizeof(uint64_t);
 
@@ -30,12 +30,10 @@ Result<void> write_number(int memory, uint64_t number, uint64_t at) {
 }
 
 std::string encode(const Note& noted) {
-  Json also = Json::array();
-  for (const places::AlsoState& state : noted.also) also.push_back(places::state_to_json(state));
   const Json json = {{"facts", noted.facts.to_json()},
                      {"learned", noted.learned},
                      {"traces", noted.traces},
-                     {"also", std::move(also)}};
+                     {"also", places::states_to_json(noted.also)}};
   const std::vector<uint8_t> bytes = Json::to_cbor(json);
   return {bytes.begin(), bytes.end()};
 }
@@ -45,13 +43,10 @@ std::optional<Note> decode(std::string_view bytes) {
     const Json json = Json::from_cbor(bytes);
     Result<fingerprint::Fingerprint> facts = fingerprint::Fingerprint::from_json(json.at("facts").get<std::string>());
     if (!facts) return std::nullopt;
-    Note noted{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(), {}};
-    for (const Json& one : json.at("also")) {
-      auto state = places::state_from_json(one);
-      if (!state) return std::nullopt;
-      noted.also.push_back(std::move(*state));
-    }
-    return noted;
+    auto also = places::states_from_json(json.at("also"));
+    if (!also) return std::nullopt;
+    return Note{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(),
+                std::move(*also)};
   } catch (const std::exception&) {
     return std::nullopt;  // another version's: everything is found out again
   }
@@ -59,7 +54,7 @@ std::optional<Note> decode(std::string_view bytes) {
 
 }  // namespace
 
-std::optional<Note> NoteMemory::read() const {
+std::optional<std::string> KeptMemory::read() const {
   const std::optional<uint64_t> at = read_number(memory_.get(), 0);
   if (!at || (*at != kHalves[0] && *at != kHalves[1])) return std::nullopt;
   const std::optional<uint64_t> size = read_number(memory_.get(), *at);
@@ -67,17 +62,23 @@ std::optional<Note> NoteMemory::read() const {
   std::string bytes(static_cast<size_t>(*size), '\0');
   const Result<size_t> got = pread_full(memory_.get(), bytes.data(), bytes.size(), *at + sizeof *size);
   if (!got || *got != bytes.size()) return std::nullopt;
-  return decode(bytes);
+  return bytes;
 }
 
-Result<void> NoteMemory::write(const Note& noted) {
+Result<void> KeptMemory::write(std::string_view bytes) {
   if (!memory_) return {};
-  const std::string bytes = encode(noted);
-  if (bytes.size() > kRoom) return fail(ErrorCode::kTooLarge, "notes for the next worker");
+  if (bytes.size() > kRoom) return fail(ErrorCode::kTooLarge, "notes for the next process");
   const uint64_t at = read_number(memory_.get(), 0) == kHalves[0] ? kHalves[1] : kHalves[0];
   INDUCTORFS_TRY(write_number(memory_.get(), bytes.size(), at));
   INDUCTORFS_TRY(pwrite_full(memory_.get(), bytes, at + sizeof(uint64_t)));
-  return write_number(memory_.get(), at, 0);  // a worker that is killed before this leaves the earlier note
+  return write_number(memory_.get(), at, 0);  // who is killed before this leaves the earlier bytes
 }
+
+std::optional<Note> NoteMemory::read() const {
+  const auto bytes = memory_.read();
+  return bytes ? decode(*bytes) : std::nullopt;
+}
+
+Result<void> NoteMemory::write(const Note& noted) { return memory_.write(encode(noted)); }
 
 }  // namespace inductorfs::mount

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "inductorfs/base/fd.h"
@@ -21,9 +22,21 @@ struct Note {
   std::vector<places::AlsoState> also;
 };
 
-/// The notes of one worker for the next, in memory that the supervisor keeps open for the mount's life. One worker at a
-/// time writes; at whatever moment it is killed, the next worker reads the last whole note.
+/// Bytes that one process leaves for the next one of its kind, in memory that the supervisor keeps open for the mount's
+/// life. One process at a time writes; at whatever moment it is killed, the next one reads the last whole bytes.
 /// Needs external synchronisation.
+class KeptMemory {
+ public:
+  explicit KeptMemory(Fd memory) : memory_(std::move(memory)) {}
+  /// Reads the last whole bytes; empty when there are none.
+  [[nodiscard]] std::optional<std::string> read() const;
+  [[nodiscard]] Result<void> write(std::string_view bytes);
+
+ private:
+  Fd memory_;
+};
+
+/// The notes of one worker for the next. Needs external synchronisation.
 class NoteMemory {
  public:
   explicit NoteMemory(Fd memory) : memory_(std::move(memory)) {}
@@ -32,7 +45,7 @@ class NoteMemory {
   [[nodiscard]] Result<void> write(const Note& noted);
 
  private:
-  Fd memory_;
+  KeptMemory memory_;
 };
 
 }  // namespace inductorfs::mount

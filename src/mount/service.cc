@@ -14,9 +14,7 @@
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/status.h"
-#include "inductorfs/places/also_record.h"
 #include "inductorfs/places/own_mounts.h"
-#include "inductorfs/places/sweep.h"
 #include "store_place.h"
 
 namespace inductorfs::mount {
@@ -31,7 +29,6 @@ constexpr Milliseconds kSyncPatience{2000};
 /// A long sync() is cut into pieces, so that it notices that the mount ends or that its client has gone.
 constexpr Milliseconds kSyncSlice{500};
 constexpr Milliseconds kSyncPause{100};
-constexpr const char* kSource = "inductorfs";
 /// For each outside command when the facts are learned again: an unmount may have to wait for it.
 constexpr Milliseconds kProbePatience{10000};
 /// For reading an environment when the facts are learned again: a slow file system has more time than at the mount.
@@ -93,10 +90,11 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       supervision_(supervision),
       notes_(notes),
       ended_(ended),
+      mounter_(supervision.mounter(), supervision.mounter_silent()),
       layers_(std::move(layers)),
       socket_directory_(config::runtime_directory(::geteuid(), config::process_environment())),
       socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
-      also_(settings.mountpoint, settings.also, ::geteuid() == 0, places::also_record_path(socket_)),
+      also_(settings.mountpoint, settings.also, ::geteuid() == 0),
       store_watch_(settings_, *layers_),
       watch_(*layers_->remote, layers_->writes, log::redact_url(settings.remote),
              [this] { return layers_->catalog->status().entries; }),
@@ -113,21 +111,18 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
   layers_->host->on_new_scopes([this] { host_watch_.announce_now(); });
 }
 
-Result<void> Service::start(const config::Ownership& ownership) {
+Result<void> Service::start() {
   if (supervision_.resumes()) return resume();
-  INDUCTORFS_TRY(control::prepare_runtime_directory(socket_directory_));
-  places::sweep_runtime_directory(socket_directory_);
-  INDUCTORFS_TRY_ASSIGN(const auto place, places::open_mountpoint(settings_.mountpoint, ownership));
-  leaves_dead_ = place.dead || place.uncovered;
-  INDUCTORFS_TRY(mount(place));
+  INDUCTORFS_TRY(mount());
   start_threads();
   await_catalog();
-  also_.show(own_);
-  // Its number belongs to no other mount yet: `place` holds it.
-  if (place.dead) places::detach_binds_of(place.device);
+  const Deadline deadline = Deadline::after(settings_.start_timeout);
+  show(deadline);
   INDUCTORFS_TRY(listen());
-  // As late as this: a call that had found the directory before it was covered may have made its file after that.
-  if (leaves_dead_) left_over_ = places::move_left_over(place, settings_.mountpoint);
+  Result<std::string> left_over = mounter_.uncover(deadline);
+  if (left_over) left_over_ = std::move(*left_over);
+  if (!left_over) log::error("mount.mounter_failed", {{"why", left_over.error().what()}});
+  mounter_.close();
   leaves_dead_ = false;
   note();
   supervision_.serving();
@@ -137,6 +132,17 @@ Result<void> Service::start(const config::Ownership& ownership) {
   }
   host_watch_.start();
   return {};
+}
+
+/// A place that cannot be had prevents no mount.
+void Service::show(Deadline deadline) {
+  const auto states = mounter_.show(deadline);
+  if (!states) {
+    mounter_.close();  // what it says later is no answer to another question
+    trouble_ = "the mount is not shown at its further places: " + states.error().what() + ": mount again";
+    log::error("mount.mounter_failed", {{"why", states.error().what()}});
+  }
+  also_.resume(states.value_or(std::vector<places::AlsoState>()));
 }
 
 Result<void> Service::resume() {
@@ -176,14 +182,7 @@ void Service::stop() {
   if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
   if (!session_) return;
   heartbeat_.leave();
-  if (!leaves_dead_) {
-    also_.hide();
-    if (const Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, true); !done) {
-      log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().what()}});
-    }
-    (void)places::detach_dead_mounts(settings_.mountpoint);  // mostly none
-  }
-  places::sweep_runtime_directory(socket_directory_);  // links of other spellings that a killed predecessor left
+  leave();
   host_watch_.stop();
   stop_threads();
 }
@@ -203,22 +202,27 @@ void Service::drain(Deadline deadline, const std::function<bool()>& cancelled) {
   if (threads_started_ && !settings_.remote.empty()) mount::drain(*layers_, deadline, cancelled);
 }
 
-Result<void> Service::mount(const places::Mountpoint& place) {
-  fuse::MountOptions options;
-  options.directory = place.at.directory.get();
-  options.dead = place.dead.get();
-  options.may_hold_files = leaves_dead_;
-  options.mountpoint = settings_.mountpoint;
-  options.source = kSource;
-  options.allow_other = settings_.allow_other.value_or(false);
-  INDUCTORFS_TRY_ASSIGN(auto mounted, fuse::mount(options));
-  INDUCTORFS_TRY_ASSIGN(own_, places::find_own_mount(settings_.mountpoint, mounted.id));
-  log::info("mount.mounted", {{"mountpoint", settings_.mountpoint}, {"device", own_.device}});
-  Result<void> opened = supervision_.give_device(mounted.device.get());
-  if (opened) opened = open_session(std::move(mounted.device));
-  // The session's error is the one to tell.
-  if (!opened && !leaves_dead_) (void)places::unmount_if_there(settings_.mountpoint, own_, true);
+Result<void> Service::mount() {
+  auto mounted = mounter_.mount(Deadline::after(settings_.start_timeout));
+  if (!mounted) {
+    leave();  // it may have been there all the same
+    return fail(std::move(mounted).error());
+  }
+  own_ = mounted->own;
+  leaves_dead_ = mounted->leaves_dead;
+  Result<void> opened = supervision_.give_device(mounted->device.get());
+  if (opened) opened = open_session(std::move(mounted->device));
+  if (!opened) leave();
   return opened;
+}
+
+/// What is left of the mount after that the supervisor has taken down.
+void Service::leave() {
+  mounter_.close();
+  if (nobody_unmounts_) return;  // nor would anybody now: the supervisor has another one try
+  const Result<void> done = leaves_dead_ ? Result<void>() : mounter_.leave();
+  if (done) return supervision_.left();
+  log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().to_string()}});
 }
 
 void Service::find_own() {
@@ -336,7 +340,7 @@ bool Service::is_mounted() const {
 
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
-  for (std::string warning : {left_over_, sharing_warning(settings_, layers_->host->state()->facts),
+  for (std::string warning : {trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
                               remote_warning(settings_, layers_->remote->health())}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
@@ -452,15 +456,15 @@ Result<std::string> Service::warm(const control::WarmSelection& selection, Milli
 }
 
 Result<void> Service::unmount(bool lazy) {
-  if (!lazy) INDUCTORFS_TRY(also_.check_idle());
   const bool before = asked_.exchange(true);  // before it: the main thread may see the mount go at once
   layers_->file_system->hold_questions(true);
-  Result<void> done = places::unmount_if_there(settings_.mountpoint, own_, lazy);
+  Result<void> done = mounter_.unmount(lazy);
   if (done) {
     ended_.raise();
   } else {
     asked_ = before;
     layers_->file_system->hold_questions(false);
+    nobody_unmounts_ = done.error().code() == ErrorCode::kTimedOut;
   }
   return done;
 }

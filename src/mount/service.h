@@ -20,7 +20,7 @@
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/warmer.h"
 #include "inductorfs/places/also.h"
-#include "inductorfs/places/mountpoint.h"
+#include "mounter.h"
 #include "notes.h"
 #include "own_messenger.h"
 
@@ -54,8 +54,7 @@ class Service final : public control::MountControl {
 
   /// Mounts, starts all threads, waits briefly for the catalog, shows the mount at its further places, and listens.
   /// After an error, stop() undoes what was done. If an earlier worker has mounted, goes on serving that mount.
-  /// `ownership` is that of the directory to cover, as it was when it was examined.
-  [[nodiscard]] Result<void> start(const config::Ownership& ownership);
+  [[nodiscard]] Result<void> start();
   /// Undoes start() in reverse order, and unmounts lazily if the mount is still there. Idempotent.
   void stop();
   /// Answers the requests that were begun and takes no new ones; mount and further places stay for the next worker. The
@@ -98,7 +97,9 @@ class Service final : public control::MountControl {
                                                 const std::function<bool()>& cancelled) override;
 
  private:
-  Result<void> mount(const places::Mountpoint& place);
+  Result<void> mount();
+  void show(Deadline deadline);
+  void leave();
   Result<void> resume();
   Result<void> open_session(Fd device);
   void find_own();
@@ -117,14 +118,14 @@ class Service final : public control::MountControl {
   Supervision& supervision_;
   NoteMemory& notes_;
   StopEvent& ended_;
+  Mounter mounter_;
   std::unique_ptr<Layers> layers_;
   std::optional<OwnMessenger> own_messenger_;  ///< only the session uses it
   std::unique_ptr<fuse::Session> session_;
-  places::BindId own_;  ///< the mount; empty when a resumed worker has not found it
-  /// The mount is to replace a dead one and does not serve yet. If the start fails, it stays, dead, so that jobs go on
-  /// getting ENOTCONN.
-  bool leaves_dead_ = false;
-  std::string left_over_;  ///< what jobs wrote below the mount before (places::move_left_over()), for the user
+  places::BindId own_;        ///< the mount; empty when a resumed worker has not found it
+  bool leaves_dead_ = false;  ///< Mounter::Mounted::leaves_dead, until it serves
+  std::string trouble_;       ///< of the further places, for the user
+  std::string left_over_;     ///< what jobs wrote below the mount before (places::move_left_over()), for the user
   std::string socket_directory_;
   std::string socket_;
   places::AlsoPlaces also_;
@@ -139,6 +140,7 @@ class Service final : public control::MountControl {
   Guarded<bool> stopping_{false};
   Guarded<Note> note_;
   std::atomic<bool> asked_{false};  ///< unmount() has unmounted
+  std::atomic<bool> nobody_unmounts_{false};
   std::atomic<bool> hands_over_{false};
   std::atomic<bool> renews_catalog_{false};
   const SteadyTime begun_ = std::chrono::steady_clock::now();

@@ -39,7 +39,7 @@ ThreadWatch make_watch(Milliseconds hang) {
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
 /// A supervisor of an earlier program has none, and may have something else open there.
-bool is_examiner(int fd) {
+bool is_companion(int fd) {
   int type = 0;
   socklen_t size = sizeof type;
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
@@ -64,7 +64,8 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   kept.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
   kept.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
   kept.control = Fd(is_open(supervisor::kControlFd) ? supervisor::kControlFd : -1);
-  kept.examiner = Fd(is_examiner(supervisor::kExaminerFd) ? supervisor::kExaminerFd : -1);
+  kept.examiner = Fd(is_companion(supervisor::kExaminerFd) ? supervisor::kExaminerFd : -1);
+  kept.mounter = Fd(is_companion(supervisor::kMounterFd) ? supervisor::kMounterFd : -1);
   region.page().worker.store(::getpid());
   return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(kept), hang);
 }
@@ -199,10 +200,17 @@ void Supervision::keep_lock(int lock) {
   kept_.lock = std::move(copy);
 }
 
-std::function<void()> Supervision::examiner_silent() const {
+std::function<void()> Supervision::teller_of(const char* companion, Word word) const {
   const auto link = std::make_shared<const Fd>(::fcntl(link_.get(), F_DUPFD_CLOEXEC, 0));
-  return [link] { (void)supervisor::send_word(link->get(), Word::kExaminerSilent); };
+  return [companion, link, word] {
+    log::write_limited(log::Level::kError, "mount.companion_replaced",
+                       {{"name", companion}, {"why", "it takes no questions"}});
+    (void)supervisor::send_word(link->get(), word);
+  };
 }
+
+std::function<void()> Supervision::examiner_silent() const { return teller_of("examiner", Word::kExaminerSilent); }
+std::function<void()> Supervision::mounter_silent() const { return teller_of("mounter", Word::kMounterSilent); }
 
 void Supervision::keep_control(int listener) {
   if (!supervisor::send_word(link_.get(), Word::kControl, listener)) {
@@ -213,6 +221,8 @@ void Supervision::keep_control(int listener) {
 void Supervision::free_lock() {
   if (kept_.lock) (void)::flock(kept_.lock.get(), LOCK_UN);  // it is freed with its last descriptor anyway
 }
+
+void Supervision::left() { (void)supervisor::send_word(link_.get(), Word::kLeft); }
 
 void Supervision::serving() { region_.page().serving.store(monotonic_now()); }
 

@@ -2,8 +2,10 @@
 #include "inductorfs/mount/worker_command.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "inductorfs/base/activity.h"
+#include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/loose_thread.h"
@@ -121,6 +124,9 @@ class MainLoop {
     const Result<void> unmounted = service_.unmount(false);
     if (unmounted) {
       end("a signal");
+    } else if (unmounted.error().code() != ErrorCode::kBusy) {
+      log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", unmounted.error().what()}});
+      end("a signal");
     } else if (asked_->passed()) {
       log::warning("mount.unmount_busy", {{"why", unmounted.error().what()}, {"action", "detached lazily"}});
       end("a signal, still in use");
@@ -193,14 +199,18 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
     const bool serves_without = supervision.resumes() && !opened && is_of_host(opened.error().code());
     if (!opened && !serves_without) return opened;
   }
+  if (supervision.mounter() < 0) {
+    return fail(ErrorCode::kNotSupported,
+                "the main process of this mount is of an earlier release, which starts nobody who mounts: unmount it "
+                "and mount again");
+  }
   INDUCTORFS_TRY(store);
   if (named != settings.store) log::warning("mount.store_moved", {{"from", named}, {"to", settings.store}});
   INDUCTORFS_TRY(config::change_families(settings, "settings of the mount"));
 
   NoteMemory notes(std::move(inherited.notes));
   INDUCTORFS_TRY_ASSIGN(auto service, Service::open(settings, inherited.mount.ownership, supervision, notes, *ended));
-  protect();
-  INDUCTORFS_TRY(service->start(inherited.mount.ownership));
+  INDUCTORFS_TRY(service->start());
   log::info(supervision.resumes() ? "mount.resumed" : "mount.ready", {{"mountpoint", settings.mountpoint},
                                                                       {"remote", log::redact_url(settings.remote)},
                                                                       {"store", settings.store},
@@ -227,11 +237,18 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   return {};
 }
 
-/// What root's worker runs needs no set-user-id bit: it mounts by itself, and asks interpreters and compilers as their
-/// owners. An ordinary user's worker needs fusermount3. Without systemd's unit this is all that bounds it, since
-/// libcuda may have to load the driver's modules.
-void give_up_new_privileges() {
-  if (::geteuid() == 0) (void)::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // fails for wrong arguments only
+/// To see an exec by two fields of /proc/PID/stat that the kernel shows nobody else.
+constexpr int kCapabilities[] = {CAP_SYS_PTRACE};
+
+/// For good, and before there are threads. Whatever takes rights over the host the mounter and the examiner do. What
+/// the kernel is asked for here it keeps. An ordinary user's worker has no rights, and its messenger is not
+/// set-user-id.
+Result<void> give_up_rights() {
+  protect();
+  const rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
+  (void)::setrlimit(RLIMIT_MEMLOCK, &locked);  // best effort, as is what it is for (takeover/region.h)
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
+  return keep_capabilities(kCapabilities);
 }
 
 }  // namespace
@@ -239,9 +256,9 @@ void give_up_new_privileges() {
 int worker_command() {
   // Started by descriptor, it would be called by the number of that.
   (void)::prctl(PR_SET_NAME, "inductorfs");
-  give_up_new_privileges();
   crash_without_loose_threads();
-  Result<Inheritance> inherited = inherit();
+  const Result<void> given_up = give_up_rights();
+  Result<Inheritance> inherited = given_up ? inherit() : fail(given_up.error());
   if (!inherited) {
     (void)::fputs(error_line(inherited.error()).c_str(), stderr);
     return EXIT_FAILURE;

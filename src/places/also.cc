@@ -213,15 +213,15 @@ Result<void> link_place(const std::string& mountpoint, const BindId& mount, Also
   return {};
 }
 
-void unbind(const AlsoState& state) {
+void unbind(const std::string& mountpoint, const AlsoState& state) {
   Result<void> done;
   for (int look = 0; look < kMostLooks; ++look) {
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* const entry = find_bind(table, state.bound);
     if (entry == nullptr) return;  // taken away by an operator
-    if (look == 0 && !fuse::mount_users(entry->mount_point).empty()) {
-      log::warning("places.also_busy", {{"path", entry->mount_point}, {"action", "detached lazily"}});
-    }
+    // Another mount's that lives has the numbers of ours by now, or whoever wrote them has lied.
+    const MountEntry* const shown = find_main_mount(table, *entry);
+    if (shown != nullptr && shown->mount_point != mountpoint) return;
     done = detach(*entry);
     if (done) return;
   }
@@ -240,7 +240,7 @@ BindId find_bound(const std::string& mountpoint, const config::Also& also) {
 }  // namespace
 
 void take_away_place(const std::string& mountpoint, const AlsoState& state) {
-  if (state.kind == Kind::kBound) unbind(state);
+  if (state.kind == Kind::kBound) unbind(mountpoint, state);
   if (state.kind == Kind::kLinked) {
     const Result<Fd> parent = open_parent(state.also.path);
     const std::string name = name_of(state.also.path);
@@ -344,16 +344,21 @@ void AlsoPlaces::hide() {
 
 Result<void> AlsoPlaces::check_idle() const {
   const std::vector<MountEntry> table = read_mount_table();
-  for (const AlsoState& state : states()) {
+  const std::vector<AlsoState> shown = states();
+  std::vector<MountEntry> bound;
+  for (const AlsoState& state : shown) {
     const MountEntry* const entry = find_bind(table, state.bound);
-    if (state.kind != Kind::kBound || entry == nullptr) continue;
-    const std::string who = fuse::mount_users(entry->mount_point);
-    if (who.empty()) continue;
-    return fail(ErrorCode::kBusy, state.also.path + ", which shows " + mountpoint_ + "/" + state.also.name +
-                                      ", is in use by " + who + "; end that, or detach all with `inductorfs unmount " +
-                                      "--lazy " + mountpoint_ + "`");
+    if (state.kind == Kind::kBound && entry != nullptr) bound.push_back(*entry);
   }
-  return {};
+  const fuse::MountUse use = bound.empty() ? fuse::MountUse() : fuse::mount_use(bound);
+  if (use.mount_point.empty()) return {};
+  const MountEntry* const used = find_mount_at(table, use.mount_point);
+  const auto state =
+      std::ranges::find_if(shown, [&](const AlsoState& one) { return used != nullptr && one.bound.mount == used->id; });
+  const std::string path = state == shown.end() ? use.mount_point : state->also.path;
+  const std::string what = state == shown.end() ? mountpoint_ : mountpoint_ + "/" + state->also.name;
+  return fail(ErrorCode::kBusy, path + ", which shows " + what + ", is in use by " + use.users +
+                                    "; end that, or detach all with `inductorfs unmount --lazy " + mountpoint_ + "`");
 }
 
 std::vector<AlsoState> AlsoPlaces::states() const {

@@ -36,4 +36,21 @@ std::optional<AlsoState> state_from_json(const Json& json) {
   }
 }
 
+Json states_to_json(const std::vector<AlsoState>& states) {
+  Json json = Json::array();
+  for (const AlsoState& state : states) json.push_back(state_to_json(state));
+  return json;
+}
+
+std::optional<std::vector<AlsoState>> states_from_json(const Json& json) {
+  if (!json.is_array()) return std::nullopt;
+  std::vector<AlsoState> states;
+  for (const Json& one : json) {
+    auto state = state_from_json(one);
+    if (!state) return std::nullopt;
+    states.push_back(std::move(*state));
+  }
+  return states;
+}
+
 }  // namespace inductorfs::places

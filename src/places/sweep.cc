@@ -54,13 +54,13 @@ bool has_mount(const std::string& record) {
   return false;
 }
 
-void sweep(const std::string& path, const struct stat& found) {
+void sweep(const std::string& path, const struct stat& found, bool and_places) {
   const bool old = ::time(nullptr) - found.st_mtime > kTemporarySeconds;
   if (S_ISSOCK(found.st_mode)) {
     if (path.ends_with(control::kTemporarySuffix) ? old : is_dead_socket(path)) (void)::unlink(path.c_str());
   } else if (S_ISLNK(found.st_mode)) {
     if (path.ends_with(".sock") && is_dangling(path)) (void)::unlink(path.c_str());
-  } else if (S_ISREG(found.st_mode) && path.ends_with(".also")) {
+  } else if (S_ISREG(found.st_mode) && path.ends_with(".also") && and_places) {
     const std::string socket = path.substr(0, path.rfind('.')) + ".sock";
     if (!control::is_listening(socket) && !has_mount(path)) take_back_recorded(path);
   } else if (S_ISREG(found.st_mode) && path.ends_with(".tmp") && old) {
@@ -70,7 +70,7 @@ void sweep(const std::string& path, const struct stat& found) {
 
 }  // namespace
 
-void sweep_runtime_directory(const std::string& directory) {
+void sweep_runtime_directory(const std::string& directory, bool and_places) {
   if (!control::is_runtime_directory(directory, ::geteuid())) return;
   // Links last: they may lead to sockets that go.
   for (const bool links : {false, true}) {
@@ -78,7 +78,7 @@ void sweep_runtime_directory(const std::string& directory) {
       const std::string path = directory + "/" + name;
       struct stat found {};
       if (::lstat(path.c_str(), &found) != 0 || found.st_uid != ::geteuid()) continue;
-      if (S_ISLNK(found.st_mode) == links) sweep(path, found);
+      if (S_ISLNK(found.st_mode) == links) sweep(path, found, and_places);
     }
   }
 }

@@ -140,7 +140,6 @@ void Core::end_if_stopped(Time now) {
   if (stops_ == 0) return;
   start_at_ = now;
   if (failures_ + refusals_ < kFailuresWhileStopping) return;
-  leaves_mount_ = true;
   finish(1);
 }
 
@@ -212,7 +211,6 @@ Action Core::next_of_killed(Time now) {
   if (now - killed_at_ < kDeathPatience) return Action::kNothing;
   if (!std::exchange(held_, true)) return Action::kHeld;
   if (!ended_ && stops_ == 0) return Action::kNothing;
-  leaves_mount_ = leaves_mount_ || !ended_;
   if (!ended_) finish(1);
   return Action::kEnd;
 }

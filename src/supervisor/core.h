@@ -76,8 +76,6 @@ class Core {
   [[nodiscard]] bool responding() const { return responding_; }
   [[nodiscard]] bool safe_mode() const { return safe_mode_; }
   [[nodiscard]] unsigned stops() const { return stops_; }
-  /// Says whether a stop was asked for and no worker is left that could unmount.
-  [[nodiscard]] bool leaves_mount() const { return leaves_mount_; }
   [[nodiscard]] int exit_code() const { return exit_code_; }
 
   // ---- for the page
@@ -142,7 +140,6 @@ class Core {
   Time adopted_ = 0;          ///< when the current program began to serve
   bool responding_ = false;
   bool safe_mode_ = false;
-  bool leaves_mount_ = false;
   unsigned stops_ = 0;
   unsigned failures_ = 0;          ///< workers in a row that were not healthy
   unsigned refusals_ = 0;          ///< workers in a row that the host did not let take over

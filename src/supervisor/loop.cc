@@ -22,6 +22,10 @@ namespace {
 
 constexpr int64_t kNanosecondsOfOne = 1'000'000;
 constexpr size_t kRequestsInARow = 256;
+/// What companions have of the mount's descriptors, beside their socket.
+constexpr int kOfExaminer[] = {kExaminerTaskFd};
+constexpr int kOfMounter[] = {kMounterTaskFd, kMounterNotesFd};
+constexpr Time kLeavePatience = 10'000;
 /// The kernel refuses to hand out a request to a smaller buffer than the largest WRITE needs. Static: it costs nothing
 /// until the supervisor has to answer itself.
 alignas(64) std::array<char, takeover::RequestSlots::kRequestRoom> request_room;
@@ -51,6 +55,7 @@ bool parse_word(const char* word, Task& task) {
   if (name == "cache") {
     task.examiner[2] = task.mountpoint;
     task.examiner[3] = word + equals + 1;
+    task.mounter[2] = task.mountpoint;
     return true;
   }
   if (name == "root") return parse_root(value, task.root);
@@ -82,7 +87,8 @@ Loop::Loop(const Task& task, takeover::Region& region)
     : task_(task),
       region_(region),
       core_(task.limits),
-      examiner_(task.examiner[3] == nullptr ? nullptr : task_.examiner),
+      examiner_({"examiner", task.examiner[3] == nullptr ? nullptr : task_.examiner, kExaminerFd, kOfExaminer}),
+      mounter_({"mounter", task.mounter[2] == nullptr ? nullptr : task_.mounter, kMounterFd, kOfMounter}),
       program_(out_of_the_way(Fd(kProgramFd))) {}
 
 int Loop::run() {
@@ -100,11 +106,14 @@ int Loop::run() {
     take_words();
     reap();
     examiner_.keep(now());
+    mounter_.keep(now());
     if (core_.responding() && signs().serving == 0) respond();
     if (core_.is_held()) answer_control();
   }
-  examiner_.signal(SIGKILL);  // it may stand still
-  if (core_.leaves_mount()) detach(task_.mountpoint);
+  // They may stand still.
+  examiner_.signal(SIGKILL);
+  mounter_.signal(SIGKILL);
+  if (device_ && !has_left_) leave_mount();
   return core_.exit_code();
 }
 
@@ -164,9 +173,11 @@ void Loop::wait() {
 
 int Loop::rest() const {
   const Time time = now();
-  const Time worker = core_.rest(time);
-  const Time examiner = examiner_.rest(time);
-  return static_cast<int>(examiner < 0 || (worker >= 0 && worker < examiner) ? worker : examiner);
+  Time rest = core_.rest(time);
+  for (const Time one : {examiner_.rest(time), mounter_.rest(time)}) {
+    if (one >= 0 && (rest < 0 || one < rest)) rest = one;
+  }
+  return static_cast<int>(rest);
 }
 
 void Loop::start_worker() {
@@ -176,7 +187,8 @@ void Loop::start_worker() {
   page.beat.store(0);
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
-  const KeptDescriptors kept{device_.get(), lock_.get(), messenger_.notices(), control_.get(), examiner_.renew()};
+  const KeptDescriptors kept{device_.get(),  lock_.get(),       messenger_.notices(),
+                             control_.get(), examiner_.renew(), mounter_.renew()};
   if (!worker_.start(program.get(), kept, task_.mountpoint)) {
     log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
@@ -184,6 +196,7 @@ void Loop::start_worker() {
   }
   core_.started(now());
   examiner_.start(program.get(), now());
+  mounter_.start(program.get(), now());
   if (!device_) {
     (void)::close(kReadyFd);  // its end is what tells the one who waits that the first worker is gone
     return;
@@ -217,6 +230,10 @@ void Loop::take_words() {
       control_ = out_of_the_way(std::move(descriptor));
     } else if (word == Word::kExaminerSilent) {
       examiner_.replace(now());
+    } else if (word == Word::kMounterSilent) {
+      mounter_.replace(now());
+    } else if (word == Word::kLeft) {
+      has_left_ = true;
     } else if (word == Word::kUpgrade) {
       take_upgrade(std::move(descriptor));
     }
@@ -226,6 +243,13 @@ void Loop::take_words() {
 void Loop::start_messenger() {
   if (!messenger_.start(device_.get(), task_.name))
     log_line("error", "supervisor.messenger_not_started errno=%d", errno);
+}
+
+/// No worker has done it, or could.
+void Loop::leave_mount() {
+  if (task_.mounter[2] == nullptr) return;
+  task_.mounter[3] = "leave";
+  run_companion(program_.get(), {"mounter", task_.mounter, -1, kOfMounter}, kLeavePatience, lock_.get());
 }
 
 void Loop::take_upgrade(Fd program) {
@@ -247,6 +271,8 @@ void Loop::reap() {
   const pid_t pid = worker_.pid();
   int status = 0;
   if (!worker_.reap(status)) return;
+  take_words();
+  worker_.close_link();
   const bool ours = region_.page().worker.load() == pid;
   const bool was_safe = core_.safe_mode();
   const Outcome outcome = core_.ended(now(), status, ours, signs());

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "answer.h"
+#include "companion.h"
 #include "core.h"
-#include "examiner.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/takeover/region.h"
 #include "messenger.h"
@@ -17,6 +17,7 @@ struct Task {
   const char* mountpoint = nullptr;
   const char* log = nullptr;                                                        ///< nullptr: standard error
   const char* examiner[5] = {"inductorfs", "examiner", nullptr, nullptr, nullptr};  ///< its words; [3]: its cache file
+  const char* mounter[5] = {"inductorfs", "mounter", nullptr, nullptr, nullptr};    ///< [3]: what it does once
   Limits limits;
   Root root;
 };
@@ -41,6 +42,7 @@ class Loop {
   void take_words();
   void take_upgrade(Fd program);
   void start_messenger();
+  void leave_mount();
   void reap();
   void tell(Outcome outcome, pid_t pid, int status) const;
   [[nodiscard]] bool answers_control() const;
@@ -55,7 +57,8 @@ class Loop {
   Signals signals_;
   Worker worker_;
   Messenger messenger_;
-  Examiner examiner_;
+  Companion examiner_;
+  Companion mounter_;
   Fd program_;
   Fd new_program_;
   Fd earlier_program_;  ///< the program before the last upgrade
@@ -63,6 +66,7 @@ class Loop {
   Fd lock_;     ///< the lock of the mount's store, which is never free while the mount lives
   Fd control_;  ///< the listening control socket, so that who asks between two workers waits
   bool answered_left_over_ = false;
+  bool has_left_ = false;  ///< nothing of the mount is left
 };
 
 }  // namespace inductorfs::supervisor

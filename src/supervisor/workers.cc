@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -39,7 +38,8 @@ bool put(int fd, int place) {
   go_first();
   const bool ready = ::dup2(link, kLinkFd) >= 0 && put(kept.device, kDeviceFd) && put(kept.lock, kLockFd) &&
                      put(kept.notices, kNoticesFd) && put(kept.control, kControlFd) &&
-                     put(kept.examiner, kExaminerFd) && put(-1, kExaminerTaskFd);
+                     put(kept.examiner, kExaminerFd) && put(kept.mounter, kMounterFd) && put(-1, kExaminerTaskFd) &&
+                     put(-1, kMounterTaskFd) && put(-1, kMounterNotesFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);
@@ -114,7 +114,6 @@ bool Worker::reap(int& status) {
     remains_.add(pid_);
   }
   pid_ = -1;
-  link_.reset();
   return true;
 }
 
@@ -127,16 +126,6 @@ void protect() {
   if (score) (void)!::write(score.get(), "-1000", 5);  // needs CAP_SYS_RESOURCE: best effort
   // What it has touched stays; what it never touches is not read in for it. Best effort: RLIMIT_MEMLOCK.
   (void)::mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);
-}
-
-void detach(const char* mountpoint) {
-  if (::umount2(mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) == 0 || ::geteuid() == 0) return;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    (void)::execlp("fusermount3", "fusermount3", "-u", "-z", "--", mountpoint, static_cast<char*>(nullptr));
-    ::_exit(kNotExecuted);
-  }
-  if (child > 0) (void)::waitpid(child, nullptr, 0);
 }
 
 }  // namespace inductorfs::supervisor

@@ -33,7 +33,8 @@ struct KeptDescriptors {
   int lock = -1;      ///< the lock of the store
   int notices = -1;   ///< Messenger::notices()
   int control = -1;   ///< the listening control socket
-  int examiner = -1;  ///< Examiner::renew()
+  int examiner = -1;  ///< Companion::renew()
+  int mounter = -1;   ///< the same
 };
 
 /// The current worker and the link to it. Needs external synchronisation.
@@ -41,7 +42,8 @@ class Worker {
  public:
   /// Starts `program`. Returns false when the system has no room for it.
   [[nodiscard]] bool start(int program, const KeptDescriptors& kept, const char* mountpoint);
-  /// Returns true once, with the status, when the worker has ended or nothing of it goes on (remains.h).
+  /// Returns true once, with the status, when the worker has ended or nothing of it goes on (remains.h). Its last words
+  /// are still on the link.
   [[nodiscard]] bool reap(int& status);
   void signal(int number) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -59,7 +61,5 @@ class Worker {
 void go_first();
 /// Protects this process from the OOM killer and locks it into memory, as far as its rights allow.
 void protect();
-/// Detaches the mount, because the worker that could unmount it properly is gone. Best effort.
-void detach(const char* mountpoint);
 
 }  // namespace inductorfs::supervisor

@@ -66,7 +66,7 @@ def test_what_is_written_while_examiners_are_killed_is_shared(cluster, packages)
             sync(node)
     assert mounts.published(cluster) == sorted(shared), node.log.read_text()
     assert len(set(killed)) == 4 and node.counters()["writers.identified"] > 0
-    assert node.log.read_text().count("supervisor.examiner_ended") == 4
+    assert node.log.read_text().count("supervisor.companion_ended name=examiner") == 4
     node.unmount()
     assert not node.processes()
 
@@ -85,7 +85,7 @@ def test_an_examiner_that_stands_still_is_replaced_and_holds_nobody_up(cluster, 
     assert done.code == 0 and done.seconds < 5, done
     examiner(node, [stopped])
     assert stopped not in node.examiners()
-    assert "fingerprint.examiner_replaced" in node.log.read_text()
+    assert "mount.companion_replaced name=examiner" in node.log.read_text()
     assert mounts.published(cluster) == sorted([first, second]), node.log.read_text()
     node.unmount()
 

@@ -21,7 +21,7 @@ class RuntimeFiles : public ::testing::Test {
     struct stat found {};
     return ::lstat(path.c_str(), &found) == 0;
   }
-  void sweep() { sweep_runtime_directory(directory_.path()); }
+  void sweep() { sweep_runtime_directory(directory_.path(), true); }
   /// Of a daemon that was killed: nobody unlinks it.
   std::string dead_socket(const std::string& name) {
     std::string path = directory_ / name;
@@ -97,7 +97,7 @@ TEST_F(RuntimeFiles, BehindALinkAreNotSwept) {
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "text").has_value());
   make_old(file);
   ASSERT_EQ(::symlink(elsewhere.path().c_str(), (directory_ / "link").c_str()), 0);
-  sweep_runtime_directory(directory_ / "link");
+  sweep_runtime_directory(directory_ / "link", true);
   EXPECT_TRUE(exists(file));
   EXPECT_FALSE(control::is_runtime_directory(directory_ / "link", ::geteuid()));
   EXPECT_TRUE(control::is_runtime_directory(directory_.path(), ::geteuid()));

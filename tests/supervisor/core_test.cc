@@ -413,7 +413,6 @@ TEST_F(HeldWorker, HoldsUpNoStop) {
   core_.asked_to_stop(now_);
   EXPECT_EQ(next(), Action::kEnd);
   EXPECT_EQ(core_.exit_code(), 1);
-  EXPECT_TRUE(core_.leaves_mount());
 }
 
 TEST_F(HeldWorker, HoldsUpNoStopThatCameBefore) {
@@ -423,7 +422,6 @@ TEST_F(HeldWorker, HoldsUpNoStopThatCameBefore) {
   pass(Core::kDeathPatience);
   EXPECT_EQ(next(), Action::kHeld);
   EXPECT_EQ(next(), Action::kEnd);
-  EXPECT_TRUE(core_.leaves_mount());
 }
 
 TEST_F(HeldWorker, IsWaitedForNoLongerThanTheMountIsThere) {
@@ -431,7 +429,6 @@ TEST_F(HeldWorker, IsWaitedForNoLongerThanTheMountIsThere) {
   core_.session_ended();
   EXPECT_EQ(next(), Action::kEnd);
   EXPECT_EQ(core_.exit_code(), 0);
-  EXPECT_FALSE(core_.leaves_mount()) << "it has gone";
 }
 
 TEST_F(HeldWorker, IsNoticedInTime) {
@@ -579,7 +576,6 @@ TEST_F(Decisions, StartsAWorkerForAStopThatCameBetweenTwo) {
   start();
   serve();
   EXPECT_EQ(end(exited(0)), Outcome::kEnded);
-  EXPECT_FALSE(core_.leaves_mount());
 }
 
 TEST_F(Decisions, EndsItselfWhenNoWorkerCanStop) {
@@ -593,7 +589,6 @@ TEST_F(Decisions, EndsItselfWhenNoWorkerCanStop) {
   }
   (void)end(exited(1));
   EXPECT_EQ(next(), Action::kEnd);
-  EXPECT_TRUE(core_.leaves_mount());
   EXPECT_EQ(core_.exit_code(), 1);
 }
 

@@ -82,7 +82,9 @@ struct Shared {
   std::atomic<uint64_t> allocations{UINT64_MAX};
   std::atomic<bool> keeps_examiner{false};  ///< the test is about that, and its worker serves
   std::atomic<uint32_t> examiners{0};
-  std::atomic<uint32_t> strangers{0};  ///< descriptors of the mount that an examiner has
+  std::atomic<uint32_t> strangers{0};  ///< descriptors of the mount that an examiner or a mounter should not have
+  std::atomic<uint32_t> mounters{0};
+  std::atomic<uint32_t> leaves{0};
 };
 
 Shared& map_shared(int fd) {
@@ -119,6 +121,23 @@ int be_examiner(const char* memory) {
   do {
     (void)::poll(&item, 1, -1);
   } while (::read(kExaminerFd, &byte, 1) > 0);
+  return 0;
+}
+
+/// Ends with its worker, or takes the mount down.
+int be_mounter(const char* memory, bool leaves) {
+  Shared& shared = map_shared(::open(memory, O_RDWR | O_CLOEXEC));
+  for (int fd = kRegionFd; fd < kFirstFreeFd; ++fd) {
+    const bool is_own = fd == kMounterTaskFd || fd == kMounterNotesFd || (fd == kMounterFd && !leaves);
+    const bool is_fresh = fd == kRegionFd;  // the first free one is what was just opened
+    if (!is_own && !is_fresh && ::fcntl(fd, F_GETFD) >= 0) ++shared.strangers;
+  }
+  ++(leaves ? shared.leaves : shared.mounters);
+  pollfd item{kMounterFd, POLLIN, 0};
+  char byte = 0;
+  do {
+    (void)::poll(&item, 1, leaves ? 0 : -1);
+  } while (!leaves && ::read(kMounterFd, &byte, 1) > 0);
   return 0;
 }
 
@@ -169,6 +188,7 @@ class WholeSupervisor : public ::testing::Test {
     const std::string memory = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(shared_memory_.get());
     task.examiner[2] = task.mountpoint;
     task.examiner[3] = memory.c_str();
+    task.mounter[2] = memory.c_str();
     pid_ = ::fork();
     ASSERT_GE(pid_, 0);
     if (pid_ == 0) supervise(task);
@@ -263,6 +283,8 @@ TEST_F(WholeSupervisor, AllocatesNothingWhateverHappens) {
   }
   ASSERT_EQ(::kill(pid_, SIGTERM), 0);
   EXPECT_EQ(end(), 1 << 8) << "no worker was left that could unmount";
+  EXPECT_EQ(shared_->leaves, 1U) << "so another process did";
+  EXPECT_EQ(shared_->strangers, 0U);
   EXPECT_EQ(shared_->starts, 6U);
   EXPECT_EQ(shared_->allocations, 0U);
 }
@@ -273,7 +295,9 @@ TEST_F(WholeSupervisor, StartsAnotherExaminerWhenOneHasEndedOrIsSilent) {
   start({.crashes = 1});
   EXPECT_EQ(end(), 0);
   EXPECT_EQ(shared_->examiners, 3U);
-  EXPECT_EQ(shared_->strangers, 0U) << "it has nothing of the mount's";
+  EXPECT_GE(shared_->mounters, 1U);
+  EXPECT_EQ(shared_->leaves, 0U) << "the worker has ended by itself";
+  EXPECT_EQ(shared_->strangers, 0U) << "they have nothing of the mount's";
   EXPECT_EQ(shared_->allocations, 0U);
 }
 
@@ -290,6 +314,7 @@ TEST_F(WholeSupervisor, ThatAllocatesWouldBeSeen) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "worker") == 0) return inductorfs::supervisor::be_worker();
   if (argc > 3 && std::strcmp(argv[1], "examiner") == 0) return inductorfs::supervisor::be_examiner(argv[3]);
+  if (argc > 2 && std::strcmp(argv[1], "mounter") == 0) return inductorfs::supervisor::be_mounter(argv[2], argc > 3);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

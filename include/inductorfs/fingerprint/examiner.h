@@ -47,6 +47,7 @@ struct ExaminerOptions {
   std::string package_reader;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};  ///< of a child that looks at a process
   std::map<std::string, ExaminerTask, std::less<>> tasks{};
+  bool only_tasks = false;  ///< it looks at no process, and its children are no first choice of the OOM killer
 };
 
 /// Answers what is asked at `socket` (ExaminerLink) until the worker has gone; then ends its children and returns. This
@@ -84,8 +85,15 @@ class ExaminerLink {
   [[nodiscard]] Result<std::string> ask(std::string_view task, const std::string& request, Deadline deadline,
                                         int descriptor = -1, pid_t about = 0,
                                         const std::function<bool()>& cancelled = {}) const;
+  /// Sends such a question once and waits for nothing: what its child has to say it says at `descriptor`. Returns the
+  /// connection: a line comes when the question was taken, and its end is the child's, which is killed when the
+  /// connection is closed. kUnavailable when it cannot be sent.
+  [[nodiscard]] Result<Fd> begin(std::string_view task, const std::string& request, int descriptor) const;
   /// Blocks for a quarter of a second at most. kTimedOut when nobody answers, kNotFound when there is none.
   [[nodiscard]] Result<ProcessSigns> signs_of(pid_t thread) const;
+
+  /// Tells that the examiner takes no questions.
+  void stands_still() const;
 
   [[nodiscard]] const ExaminerLine& line() const { return *line_; }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "inductorfs/base/counters.h"
@@ -45,9 +46,12 @@ struct Mounted {
 [[nodiscard]] Result<void> unmount(const std::string& mountpoint, bool lazy);
 /// Has the kernel end the requests of this mount, for root. The mount stays.
 void end_waits(const MountEntry& mount);
-/// Lists the processes that use what is mounted there: "pid 12 (python train.py, open file), ..."; empty when /proc
-/// shows none.
-[[nodiscard]] std::string mount_users(const std::string& mountpoint);
+struct MountUse {
+  std::string mount_point;  ///< one that is in use; empty: /proc shows no process that uses any
+  std::string users;        ///< "pid 12 (python train.py, open file), ..."
+};
+/// Looks through /proc, once, for the processes that use what is mounted there.
+[[nodiscard]] MountUse mount_use(std::span<const MountEntry> mounts);
 /// Returns the type of the file system that is mounted exactly there ("fuse.inductorfs"), or an empty string. Reads
 /// only /proc/self/mountinfo, so it does not hang on a dead mount.
 [[nodiscard]] std::string mounted_type(const std::string& mountpoint);

@@ -15,6 +15,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/mount/thread_watch.h"
+#include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/takeover/request_slots.h"
 
@@ -55,6 +56,7 @@ class Supervision {
     Fd notices;     ///< the socket to the messenger
     Fd control;     ///< the listening control socket
     Fd examiner{};  ///< the socket to the examiner, of this worker alone
+    Fd mounter{};   ///< the socket to the mounter, of this worker alone
   };
   Supervision(takeover::Region region, Fd link, KeptDescriptors kept, Milliseconds hang);
   ~Supervision() { stop(); }
@@ -76,6 +78,10 @@ class Supervision {
   /// Returns what tells the supervisor that the examiner takes no questions, for it to be replaced. It may be called
   /// after this object has gone.
   [[nodiscard]] std::function<void()> examiner_silent() const;
+  /// Returns the socket for Mounter; -1: there is none.
+  [[nodiscard]] int mounter() const { return kept_.mounter.get(); }
+  /// As examiner_silent().
+  [[nodiscard]] std::function<void()> mounter_silent() const;
 
   /// Starts the heart.
   void start();
@@ -93,6 +99,8 @@ class Supervision {
   void free_lock();
   /// Records that requests are answered from now on.
   void serving();
+  /// Tells the supervisor that nothing of the mount is left, which it would take down itself otherwise.
+  void left();
   /// Asks the supervisor to let this program follow this worker. After a success the process is to hand over. kBusy
   /// when the supervisor refuses, kUnavailable when there is none.
   [[nodiscard]] Result<void> ask_upgrade(Fd program);
@@ -122,6 +130,7 @@ class Supervision {
   [[nodiscard]] bool is_at_work(size_t thread, SteadyTime now);
   [[nodiscard]] bool waits_for_another(size_t thread, SteadyTime now);
   void take_words();
+  [[nodiscard]] std::function<void()> teller_of(const char* companion, supervisor::Word word) const;
 
   takeover::Region region_;
   Fd link_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "inductorfs/config/json.h"
 #include "inductorfs/places/also.h"
@@ -13,5 +14,9 @@ namespace inductorfs::places {
 [[nodiscard]] config::Json state_to_json(const AlsoState& state);
 /// Is the inverse; empty for anything else. Without "mount" and "device" the bind mount is not known.
 [[nodiscard]] std::optional<AlsoState> state_from_json(const config::Json& json);
+
+/// The same of all places of a mount, as an array.
+[[nodiscard]] config::Json states_to_json(const std::vector<AlsoState>& states);
+[[nodiscard]] std::optional<std::vector<AlsoState>> states_from_json(const config::Json& json);
 
 }  // namespace inductorfs::places

@@ -26,7 +26,11 @@ inline constexpr int kExaminerFd = 13;
 /// Of the examiner alone: how the mount's facts are learned (host::facts_request_from()), sealed; closed: it learns
 /// none.
 inline constexpr int kExaminerTaskFd = 14;
-inline constexpr int kFirstFreeFd = 15;
+/// The socket of a worker to its mounter (src/mount/mounter.h), at both; closed: there is none.
+inline constexpr int kMounterFd = 15;
+inline constexpr int kMounterTaskFd = 16;   ///< of the mounter alone: what it mounts, and where (mounter_task.h)
+inline constexpr int kMounterNotesFd = 17;  ///< of the mounter alone: what one has mounted, for the next one
+inline constexpr int kFirstFreeFd = 18;
 
 /// argv[0] and descriptors of inductorfs-supervisor when a worker that has lost its supervisor starts it as a
 /// messenger.
@@ -53,6 +57,8 @@ enum class Word : uint32_t {
   /// by the supervisor why there is none.
   kControl = 6,
   kExaminerSilent = 7,  ///< from a worker: its examiner takes no questions, and is to be replaced
+  kMounterSilent = 8,   ///< the same of its mounter
+  kLeft = 9,            ///< from a worker: nothing of the mount is left that would have to be taken down
 };
 
 enum class Receipt { kWord, kNothing, kEnded };

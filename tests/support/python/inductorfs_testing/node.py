@@ -231,8 +231,12 @@ class Node:
         """Pids of those that look, each at one process."""
         return [pid for pid in self._processes("inductorfs", "examiner") if comm(pid) == "inductorfs-look"]
 
+    def mounters(self):
+        """Pids of the processes that mount and unmount."""
+        return [pid for pid in self._processes("inductorfs", "mounter") if comm(pid) == "inductorfs-mnt"]
+
     def processes(self):
-        return self.supervisors() + self.messengers() + self.daemons() + self.examiners()
+        return self.supervisors() + self.messengers() + self.daemons() + self.examiners() + self.mounters()
 
     def worker(self, seconds=20):
         """The pid of the worker that serves."""

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mounter.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "inductorfs/base/log_lines.h"
+#include "inductorfs/base/message.h"
+#include "inductorfs/config/error_json.h"
+#include "inductorfs/places/also_state_json.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+
+namespace {
+
+/// A mounter that has not even taken a word then stands still.
+constexpr Milliseconds kSilence{2000};
+/// Between two tries, while another mounter is being started.
+constexpr Milliseconds kAgain{50};
+/// A child that ends so often without a word does so because of what it is to mount.
+constexpr int kMostTries = 3;
+/// Asking who uses a mount takes a second on a host with many processes.
+constexpr Milliseconds kUnmountPatience{8'000};
+constexpr Milliseconds kLeavePatience{10'000};
+
+Error not_answered(ErrorCode code, const std::string& why) {
+  return Error(code, "the process of this mount that mounts and unmounts has not done so: " + why);
+}
+
+Error no_answer() { return not_answered(ErrorCode::kInternal, "its answer is none"); }
+
+/// A line for the log. False: it is none.
+bool take_line(const Json& json) {
+  const auto level = json.find("level");
+  const auto line = json.find("line");
+  const bool whole = level != json.end() && level->is_number_unsigned() && line != json.end() && line->is_string();
+  if (!whole || level->get<uint64_t>() > static_cast<uint64_t>(log::Level::kError)) return false;
+  log::write_given(static_cast<log::Level>(level->get<uint64_t>()), line->get<std::string>());
+  return true;
+}
+
+std::optional<Mounter::Mounted> mounted_from(const Json& json, Fd device) {
+  const auto id = json.find("mount");
+  const auto number = json.find("device");
+  const auto dead = json.find("leaves_dead");
+  const bool whole = id != json.end() && id->is_number_unsigned() && number != json.end() && number->is_string() &&
+                     dead != json.end() && dead->is_boolean();
+  if (!whole || !device) return std::nullopt;
+  return Mounter::Mounted{std::move(device), {id->get<uint64_t>(), number->get<std::string>()}, dead->get<bool>()};
+}
+
+}  // namespace
+
+Mounter::Mounter(int socket, std::function<void()> stands_still) : link_(socket, std::move(stands_still)) {}
+
+Result<void> Mounter::begin() {
+  close();
+  std::array<int, 2> ends{-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail_errno("socketpair");
+  session_.reset(ends[0]);
+  const Fd theirs(ends[1]);
+  INDUCTORFS_TRY_ASSIGN(connection_, link_.begin(kMount, {}, theirs.get()));
+  return {};
+}
+
+/// Says whether the mounter has taken the word; false when it has ended, or does not do so in time.
+bool Mounter::is_taken(Deadline deadline) const {
+  Deadline silence = Deadline::after(kSilence);
+  while (!deadline.passed()) {
+    pollfd item{connection_.get(), POLLIN, 0};
+    (void)::poll(&item, 1, static_cast<int>(std::min(deadline.left(), silence.left()).count()));
+    char byte = 0;
+    if (item.revents != 0) return ::recv(connection_.get(), &byte, 1, MSG_DONTWAIT) == 1;
+    if (!silence.passed()) continue;  // an interruption is a turn, too
+    link_.stands_still();
+    silence = Deadline::after(kSilence);
+  }
+  return false;
+}
+
+/// Returns what the child answers, after what it says of places and for the log. A child that has ended is
+/// kUnavailable.
+Result<Json> Mounter::hear(Deadline deadline, Fd& device) {
+  std::string room(kMessageLimit, '\0');
+  heard_.clear();
+  while (true) {
+    pollfd item{session_.get(), POLLIN, 0};
+    (void)::poll(&item, 1, static_cast<int>(deadline.left().count()));  // an interruption is a turn, too
+    const ReceivedMessage received = receive_message(session_.get(), room, {&device, 1}, MSG_DONTWAIT);
+    if (received.is_end) return fail(not_answered(ErrorCode::kUnavailable, "it has ended; see the log"));
+    if (received.size < 0) {
+      if (errno != EAGAIN && errno != EINTR) return fail_errno("receive from the mounter");
+      if (deadline.passed()) return fail(not_answered(ErrorCode::kTimedOut, "no answer came in time"));
+      continue;
+    }
+    const auto size = static_cast<size_t>(received.size);
+    Json json = received.whole ? Json::from_cbor(std::string_view(room).substr(0, size), true, false) : Json();
+    if (!json.is_object()) return fail(no_answer());
+    if (auto error = config::error_from_json(json)) return fail(std::move(*error));
+    if (take_line(json)) continue;
+    const auto place = json.find("place");
+    if (place == json.end()) return json;
+    auto state = places::state_from_json(*place);
+    if (!state) return fail(no_answer());
+    heard_.push_back(std::move(*state));
+  }
+}
+
+Result<Mounter::Mounted> Mounter::mount(Deadline deadline) {
+  for (int tries = 0; tries < kMostTries && !deadline.passed();) {
+    Fd device;
+    if (begin() && is_taken(deadline)) {
+      auto json = hear(deadline, device);
+      if (!json && json.error().code() != ErrorCode::kUnavailable) return fail(std::move(json).error());
+      if (json) {
+        auto mounted = mounted_from(*json, std::move(device));
+        return mounted ? Result<Mounted>(std::move(*mounted)) : fail(no_answer());
+      }
+      ++tries;
+    }
+    (void)::poll(nullptr, 0, static_cast<int>(std::min(kAgain, deadline.left()).count()));
+  }
+  if (deadline.passed()) return fail(not_answered(ErrorCode::kTimedOut, "no answer came in time"));
+  return fail(not_answered(ErrorCode::kUnavailable, "it ended without an answer; see the log"));
+}
+
+void Mounter::close() {
+  session_.reset();
+  connection_.reset();
+}
+
+Result<Json> Mounter::ask_child(const char* word, Deadline deadline) {
+  Fd none;
+  if (session_ && send_message(session_.get(), word, {}, MSG_DONTWAIT)) return hear(deadline, none);
+  return fail(not_answered(ErrorCode::kUnavailable, "it has ended; see the log"));
+}
+
+Result<std::vector<places::AlsoState>> Mounter::show(Deadline deadline) {
+  INDUCTORFS_TRY(ask_child(kShow, deadline));
+  return std::move(heard_);
+}
+
+Result<std::string> Mounter::uncover(Deadline deadline) {
+  INDUCTORFS_TRY_ASSIGN(const auto json, ask_child(kUncover, deadline));
+  const auto text = json.find("left_over");
+  if (text == json.end() || !text->is_string()) return fail(no_answer());
+  return text->get<std::string>();
+}
+
+Result<void> Mounter::ask(const char* word, const std::string& request, Milliseconds patience) const {
+  const auto answer = link_.ask(word, request, Deadline::after(patience));
+  if (!answer) {
+    const bool is_late = answer.error().code() == ErrorCode::kTimedOut;
+    return fail(not_answered(answer.error().code(), is_late ? "no answer came in time" : "see the log"));
+  }
+  const Json json = Json::parse(*answer, nullptr, false);
+  if (!json.is_object()) return fail(no_answer());
+  if (const auto lines = json.find("log"); lines != json.end() && lines->is_array()) {
+    for (const Json& line : *lines) (void)take_line(line);
+  }
+  auto error = config::error_from_json(json);
+  return error ? fail(std::move(*error)) : Result<void>();
+}
+
+Result<void> Mounter::unmount(bool lazy) const { return ask(kUnmount, lazy ? kLazily : kUnlessBusy, kUnmountPatience); }
+
+Result<void> Mounter::leave() const { return ask(kLeave, {}, kLeavePatience); }
+
+}  // namespace inductorfs::mount

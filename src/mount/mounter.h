@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/config/json.h"
+#include "inductorfs/fingerprint/examiner.h"
+#include "inductorfs/places/also.h"
+
+namespace inductorfs::mount {
+
+/// A worker's side of its mounter: the process that mounts, unmounts and shows further places, which takes rights that
+/// the worker does not have (docs/decisions/0038). It has a child for each of that, as the examiner for its questions
+/// (include/inductorfs/fingerprint/examiner.h), and knows by itself what and where: no word of a worker has a path.
+/// What it has to log it says to the worker, since the log may lie on a disk that does not answer. mount(), show(),
+/// uncover() and close() are confined to the main thread, the others are safe for concurrent use.
+class Mounter {
+ public:
+  /// Words of a worker: the names of tasks. That of kMount has a connection for the rest of the start.
+  static constexpr const char* kMount = "mount";
+  static constexpr const char* kUnmount = "unmount";
+  static constexpr const char* kLeave = "leave";
+  /// Requests of kUnmount.
+  static constexpr const char* kLazily = "lazily";
+  static constexpr const char* kUnlessBusy = "unless busy";
+  /// On the connection of kMount, one after the other.
+  static constexpr const char* kShow = "show";
+  static constexpr const char* kUncover = "uncover";
+  static constexpr size_t kMessageLimit = size_t{64} << 10;
+
+  struct Mounted {
+    Fd device;  ///< /dev/fuse
+    places::BindId own;
+    /// It replaces a dead mount. If the start fails, it is to stay, dead, so that jobs go on getting ENOTCONN.
+    bool leaves_dead = false;
+  };
+
+  /// `socket`: Supervision::mounter(). `stands_still` is called when the mounter takes no words.
+  Mounter(int socket, std::function<void()> stands_still);
+
+  /// Mounts. Errors are those of places::open_mountpoint(), fuse::mount() and places::find_own_mount(); kTimedOut.
+  [[nodiscard]] Result<Mounted> mount(Deadline deadline);
+  /// Shows the mount, which serves requests, at its further places, and detaches those of the dead mount that it has
+  /// replaced. Returns their states.
+  [[nodiscard]] Result<std::vector<places::AlsoState>> show(Deadline deadline);
+  /// Moves what jobs wrote into the directory below the mount, where a dead one was before, to a directory beside it.
+  /// Returns what a person should know about that.
+  [[nodiscard]] Result<std::string> uncover(Deadline deadline);
+  /// Ends what mount() has begun: whoever is shown somewhere by now stays so until leave().
+  void close();
+
+  /// As places::unmount_if_there(). Not lazy it is kBusy, too, when a process works at a further place.
+  [[nodiscard]] Result<void> unmount(bool lazy) const;
+  /// Detaches the mount and takes the further places away, with what dead daemons have left.
+  [[nodiscard]] Result<void> leave() const;
+
+ private:
+  [[nodiscard]] Result<void> begin();
+  [[nodiscard]] bool is_taken(Deadline deadline) const;
+  [[nodiscard]] Result<config::Json> hear(Deadline deadline, Fd& device);
+  [[nodiscard]] Result<config::Json> ask_child(const char* word, Deadline deadline);
+  [[nodiscard]] Result<void> ask(const char* word, const std::string& request, Milliseconds patience) const;
+
+  const fingerprint::ExaminerLink link_;
+  Fd connection_;                         ///< the question's
+  Fd session_;                            ///< to its child
+  std::vector<places::AlsoState> heard_;  ///< what it has said of places since it was asked
+};
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/mount/mounter_command.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "inductorfs/base/capabilities.h"
+#include "inductorfs/base/log_lines.h"
+#include "inductorfs/base/message.h"
+#include "inductorfs/config/error_json.h"
+#include "inductorfs/config/frozen.h"
+#include "inductorfs/control/runtime_directory.h"
+#include "inductorfs/fingerprint/examiner.h"
+#include "inductorfs/fuse/session.h"
+#include "inductorfs/mount/process.h"
+#include "inductorfs/places/also_record.h"
+#include "inductorfs/places/also_state_json.h"
+#include "inductorfs/places/mountpoint.h"
+#include "inductorfs/places/sweep.h"
+#include "inductorfs/supervisor/protocol.h"
+#include "mounter.h"
+#include "mounter_task.h"
+#include "notes.h"
+
+namespace inductorfs::mount {
+
+using config::Json;
+using fingerprint::ExaminerCall;
+
+namespace {
+
+/// What it takes to mount, to make directories as the users that they belong to, and to see who uses a mount.
+constexpr int kCapabilities[] = {
+    CAP_SYS_ADMIN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_CHOWN,      CAP_FOWNER,
+    CAP_FSETID,    CAP_SETUID,       CAP_SETGID,          CAP_SYS_PTRACE,
+};
+constexpr const char* kSource = "inductorfs";
+/// Of a child, beside what its worker waits for: whoever waits is told what is wrong.
+constexpr Milliseconds kBesides{5000};
+
+constexpr size_t kLinesLimit = size_t{256} << 10;  ///< of the log, in one answer
+
+/// What a child does, one after the other: a child waits here for the one before. Needs external synchronisation.
+class HostMounts {
+ public:
+  explicit HostMounts(MounterTask task)
+      : task_(std::move(task)),
+        also_(task_.mountpoint, task_.also, ::geteuid() == 0, places::also_record_path(task_.socket)),
+        notes_(Fd(::fcntl(supervisor::kMounterNotesFd, F_DUPFD_CLOEXEC, supervisor::kFirstFreeFd))) {
+    // Of this process, unlike a lock of flock(2): children share the descriptor. It ends with the process.
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    while (::fcntl(supervisor::kMounterNotesFd, F_SETLKW, &whole) != 0 && errno == EINTR) {
+    }
+  }
+
+  void mount(int session);
+  [[nodiscard]] Result<void> unmount(bool lazy);
+  [[nodiscard]] Result<void> leave();
+
+ private:
+  struct Made {
+    places::Mountpoint place;
+    fuse::Mounted mounted;
+    places::BindId own;
+  };
+  [[nodiscard]] Result<Made> make();
+  [[nodiscard]] bool leaves_dead(const Made& made) const { return made.place.dead || made.place.uncovered; }
+  [[nodiscard]] Result<void> note(const places::BindId& own);
+  [[nodiscard]] places::BindId resume();
+  [[nodiscard]] Result<bool> take_back_earlier();
+  [[nodiscard]] std::string runtime_directory() const { return task_.socket.substr(0, task_.socket.rfind('/')); }
+
+  const MounterTask task_;
+  places::AlsoPlaces also_;
+  KeptMemory notes_;
+};
+
+void send(int session, const Json& json, int descriptor = -1) {
+  const std::vector<uint8_t> bytes = Json::to_cbor(json);
+  if (send_message(session, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, {&descriptor, 1})) return;
+  // Who waits for what cannot be said sees the end; who has gone is told nothing.
+  if (errno != EPIPE && errno != ECONNRESET) ::_exit(EXIT_FAILURE);
+}
+
+/// Waits for this word of the worker; its child is killed when that takes too long. False: it has gone.
+bool hears(int session, std::string_view word) {
+  std::array<char, 64> room{};
+  const ReceivedMessage received = receive_message(session, room, {});
+  return received.size > 0 && std::string_view(room.data(), static_cast<size_t>(received.size)) == word;
+}
+
+Result<HostMounts::Made> HostMounts::make() {
+  INDUCTORFS_TRY(control::prepare_runtime_directory(runtime_directory()));
+  places::sweep_runtime_directory(runtime_directory(), false);
+  INDUCTORFS_TRY_ASSIGN(const bool again, take_back_earlier());
+  Made made;
+  INDUCTORFS_TRY_ASSIGN(made.place, places::open_mountpoint(task_.mountpoint, task_.ownership));
+  fuse::MountOptions options;
+  options.directory = made.place.at.directory.get();
+  options.dead = made.place.dead.get();
+  options.may_hold_files = again || leaves_dead(made);
+  options.mountpoint = task_.mountpoint;
+  options.source = kSource;
+  options.allow_other = task_.allow_other;
+  INDUCTORFS_TRY_ASSIGN(made.mounted, fuse::mount(options));
+  INDUCTORFS_TRY_ASSIGN(made.own, places::find_own_mount(task_.mountpoint, made.mounted.id));
+  // Without it nobody could take the mount down.
+  if (Result<void> noted = note(made.own); !noted) {
+    (void)places::unmount_if_there(task_.mountpoint, made.own, true);  // the first error is the one to tell
+    return fail(std::move(noted).error());
+  }
+  log::info("mount.mounted", {{"mountpoint", task_.mountpoint}, {"device", made.own.device}});
+  return made;
+}
+
+/// What a child made that was killed before its worker had the device, which says whether there was one. What lives is
+/// kBusy.
+Result<bool> HostMounts::take_back_earlier() {
+  const places::BindId own = resume();
+  if (own.mount == 0) return false;
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const there = find_mount_by_id(table, own.mount);
+  if (there != nullptr && there->device == own.device && there->mount_point == task_.mountpoint) {
+    if (!places::is_dead_mount(task_.mountpoint)) {
+      return fail(ErrorCode::kBusy, task_.mountpoint + " is mounted already: unmount it first");
+    }
+  }
+  INDUCTORFS_TRY(leave());
+  return true;
+}
+
+Result<void> HostMounts::note(const places::BindId& own) {
+  return notes_.write(to_bytes(MounterNote{own, also_.states()}));
+}
+
+void HostMounts::mount(int session) {
+  Result<Made> made = make();
+  if (!made) return send(session, config::error_to_json(made.error()));
+  send(session, {{"mount", made->own.mount}, {"device", made->own.device}, {"leaves_dead", leaves_dead(*made)}},
+       made->mounted.device.get());
+  made->mounted.device.reset();  // the mount is dead when its worker is
+  if (!hears(session, Mounter::kShow)) return;
+  also_.show(made->own);
+  // Its number belongs to no other mount yet: `place` holds it.
+  if (made->place.dead) places::detach_binds_of(made->place.device);
+  if (const Result<void> noted = note(made->own); !noted) return send(session, config::error_to_json(noted.error()));
+  for (const places::AlsoState& state : also_.states()) send(session, {{"place", places::state_to_json(state)}});
+  send(session, Json::object());
+  if (!hears(session, Mounter::kUncover)) return;
+  // As late as this: a call that had found the directory before it was covered may have made its file after that.
+  send(session,
+       {{"left_over", leaves_dead(*made) ? places::move_left_over(made->place, task_.mountpoint) : std::string()}});
+}
+
+/// What was mounted and shown, as it was noted; without a note nothing was.
+places::BindId HostMounts::resume() {
+  const auto bytes = notes_.read();
+  const auto noted = bytes ? mounter_note_from(*bytes) : std::nullopt;
+  if (!noted || noted->own.mount == 0) return {};
+  also_.resume(noted->also);
+  return noted->own;
+}
+
+Result<void> HostMounts::unmount(bool lazy) {
+  const places::BindId own = resume();
+  if (!lazy) INDUCTORFS_TRY(also_.check_idle());
+  return places::unmount_if_there(task_.mountpoint, own, lazy);
+}
+
+/// The mount before the places, of which there may be many.
+Result<void> HostMounts::leave() {
+  const places::BindId own = resume();
+  if (own.mount == 0) return {};
+  INDUCTORFS_TRY(places::unmount_if_there(task_.mountpoint, own, true));
+  also_.hide();
+  (void)places::detach_dead_mounts(task_.mountpoint);           // mostly none
+  places::sweep_runtime_directory(runtime_directory(), false);  // links of other spellings that a killed one left
+  return note({});
+}
+
+Json to_json(log::Level level, std::string_view line) {
+  return {{"level", static_cast<unsigned>(level)}, {"line", std::string(line)}};
+}
+
+/// In a child that answers once: with what it has to log.
+std::string answer_of(const MounterTask& task, const std::function<Result<void>(HostMounts&)>& act) {
+  Json lines = Json::array();
+  size_t size = 0;
+  log::give_lines_to([&](log::Level level, std::string_view line) {
+    size += line.size();
+    if (size <= kLinesLimit) lines.push_back(to_json(level, line));
+  });
+  HostMounts mounts(task);
+  const Result<void> done = act(mounts);
+  Json answer = done ? Json::object() : config::error_to_json(done.error());
+  if (!lines.empty()) answer["log"] = lines;
+  return config::to_line(answer);
+}
+
+std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const MounterTask& task) {
+  const std::vector<int> rights(std::begin(kCapabilities), std::end(kCapabilities));
+  fingerprint::ExaminerTask mount;
+  mount.capabilities = rights;
+  mount.deadline = task.patience + kBesides;
+  mount.answer = [task](const ExaminerCall& call) {
+    const int session = call.descriptor;
+    log::give_lines_to([session](log::Level level, std::string_view line) { send(session, to_json(level, line)); });
+    HostMounts(task).mount(session);
+    return std::string();
+  };
+  fingerprint::ExaminerTask unmount;
+  unmount.capabilities = rights;
+  unmount.answer = [task](const ExaminerCall& call) {
+    const bool lazy = call.request == Mounter::kLazily;
+    return answer_of(task, [lazy](HostMounts& mounts) { return mounts.unmount(lazy); });
+  };
+  fingerprint::ExaminerTask leave;
+  leave.capabilities = rights;
+  leave.answer = [task](const ExaminerCall&) {
+    return answer_of(task, [](HostMounts& mounts) { return mounts.leave(); });
+  };
+  return {{Mounter::kMount, std::move(mount)},
+          {Mounter::kUnmount, std::move(unmount)},
+          {Mounter::kLeave, std::move(leave)}};
+}
+
+/// An ordinary user's mounter has no rights, and needs fusermount3.
+Result<void> give_up_rights() {
+  if (::geteuid() != 0) return {};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
+  return keep_capabilities(kCapabilities);
+}
+
+Result<MounterTask> inherit() {
+  INDUCTORFS_TRY(give_up_rights());
+  const Result<std::string> bytes = config::from_memory(supervisor::kMounterTaskFd);
+  if (!bytes) return fail(ErrorCode::kInvalid, "a mounter is started by inductorfs mount, not by hand");
+  (void)::close(supervisor::kMounterTaskFd);
+  for (const int fd : {supervisor::kMounterFd, supervisor::kMounterNotesFd}) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return mounter_task_from(*bytes);
+}
+
+}  // namespace
+
+int mounter_command(const std::string& once) {
+  (void)::prctl(PR_SET_NAME, "inductorfs-mnt");
+  (void)::unsetenv("NOTIFY_SOCKET");  // systemd is the others' to talk to
+  const Result<MounterTask> task = inherit();
+  if (!task) {
+    (void)std::fputs(error_line(task.error()).c_str(), stderr);
+    return EXIT_FAILURE;
+  }
+  if (once == Mounter::kLeave) {
+    const Result<void> done = HostMounts(*task).leave();
+    if (!done) (void)std::fputs(error_line(done.error()).c_str(), stderr);
+    return done ? EXIT_SUCCESS : EXIT_FAILURE;
+  }
+  fingerprint::ExaminerOptions options;
+  options.tasks = tasks_of(*task);
+  options.only_tasks = true;
+  fingerprint::run_examiner(supervisor::kMounterFd, options);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace inductorfs::mount

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mounter_task.h"
+
+#include <gtest/gtest.h>
+
+namespace inductorfs::mount {
+namespace {
+
+MounterTask task() {
+  MounterTask made;
+  made.mountpoint = "/mnt/of any bytes \xff";
+  made.ownership = {1000, 1001, 01777, true};
+  made.allow_other = true;
+  made.also = {{"torch", "/var/a"}, {"triton", "/var/\xfe"}};
+  made.socket = "/run/inductorfs/0123.sock";
+  made.patience = Milliseconds{61'000};
+  return made;
+}
+
+TEST(MounterTask, IsReadAsItWasWritten) {
+  const auto read = mounter_task_from(to_bytes(task()));
+  ASSERT_TRUE(read) << read.error().what();
+  EXPECT_EQ(read->mountpoint, task().mountpoint);
+  EXPECT_EQ(read->ownership.uid, 1000U);
+  EXPECT_EQ(read->ownership.gid, 1001U);
+  EXPECT_EQ(read->ownership.mode, 01777U);
+  EXPECT_TRUE(read->ownership.uncovered);
+  EXPECT_TRUE(read->allow_other);
+  EXPECT_EQ(read->also, task().also);
+  EXPECT_EQ(read->socket, task().socket);
+  EXPECT_EQ(read->patience, task().patience);
+}
+
+TEST(MounterTask, OfAnotherReleaseOrCutOffIsAnError) {
+  const std::string whole = to_bytes(task());
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_FALSE(mounter_task_from(std::string_view(whole).substr(0, size))) << size;
+  }
+  EXPECT_FALSE(mounter_task_from("no CBOR at all"));
+}
+
+TEST(MounterNote, IsReadAsItWasWrittenOrNotAtAll) {
+  MounterNote note{{77, "0:53"}, {}};
+  places::AlsoState state;
+  state.also = {"torch", "/var/\xff"};
+  state.kind = places::AlsoState::Kind::kBound;
+  state.made = {"/var/made"};
+  state.bound = {78, "0:53"};
+  note.also.push_back(state);
+  const std::string whole = to_bytes(note);
+  const auto read = mounter_note_from(whole);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->own, note.own);
+  ASSERT_EQ(read->also.size(), 1U);
+  EXPECT_EQ(read->also[0].also, state.also);
+  EXPECT_EQ(read->also[0].made, state.made);
+  EXPECT_EQ(read->also[0].bound, state.bound);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_FALSE(mounter_note_from(std::string_view(whole).substr(0, size))) << size;
+  }
+}
+
+}  // namespace
+}  // namespace inductorfs::mount

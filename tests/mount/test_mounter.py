@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that mounts and unmounts for the worker: the worker has no right to, and wins nothing by lying to it."""
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from inductorfs_testing.processes import PATIENCE, Failed, wait_until
+
+pytestmark = pytest.mark.usefixtures("root")
+# linux/capability.h
+CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SYS_PTRACE, SYS_ADMIN = 0, 1, 2, 3, 4, 6, 7, 19, 21
+OF_MOUNTER = (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SYS_PTRACE, SYS_ADMIN)
+OF_WORKER = (SYS_PTRACE,)
+LIBC = ctypes.CDLL(None, use_errno=True)
+PIDFD_GETFD = 438  # asm-generic/unistd.h
+MOUNTER_FD = 15    # include/inductorfs/supervisor/protocol.h: kMounterFd
+
+
+def mount(cluster, *options):
+    """With two further places, one in directories that are to be made."""
+    node = cluster.node("a", start=False)
+    places = [cluster.directory / "made" / "on the way", cluster.directory / "place"]
+    also = [word for place in places for word in ("--also", f"{place.name.split()[0]}={place}")]
+    return node.start(*also, *options), places
+
+
+def is_mount(place):
+    return f" {str(place).replace(' ', chr(92) + '040')} " in Path("/proc/self/mountinfo").read_text()
+
+
+def check_gone(node, places):
+    wait_until(lambda: not node.processes(), 20, "the end of all processes")
+    assert not is_mount(node.cache) and not any(map(is_mount, places))
+    assert not places[0].parent.exists(), "what was made for it"
+
+
+def unmount(node, *options):
+    done = node.cli("unmount", *options, node.cache)
+    assert done.code == 0, done
+    return done
+
+
+def mounter(node, but=()):
+    return wait_until(lambda: [pid for pid in node.mounters() if pid not in but], what="a mounter")[0]
+
+
+def rights_of(pid):
+    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+
+
+@pytest.mark.parametrize("who", ["worker", "mounter"])
+def test_each_has_the_rights_that_it_needs_and_no_others(cluster, who):
+    node, places = mount(cluster)
+    pid, rights = (node.worker(), OF_WORKER) if who == "worker" else (mounter(node), OF_MOUNTER)
+    own = int(rights_of("self")["CapEff"], 16)
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        status = rights_of(f"{pid}/task/{thread}")
+        for kind in ("CapPrm", "CapEff"):
+            assert int(status[kind], 16) == own & sum(1 << number for number in rights), (thread, status[kind])
+        assert int(status["CapInh"], 16) == int(status["CapAmb"], 16) == 0
+        assert status["NoNewPrivs"] == "1"
+    unmount(node)
+    check_gone(node, places)
+
+
+def test_a_mounter_has_nothing_of_the_store_and_the_cluster(cluster):
+    node, _ = mount(cluster)
+    pid = mounter(node)
+    files = {int(number): os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+    others = {number: name for number, name in files.items() if number > 2 and number != MOUNTER_FD}
+    assert list(others.values()) == ["/memfd:inductorfs-mounted (deleted)"], files
+    assert not any(name.startswith("INDUCTORFS_") for name in Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0"))
+    node.unmount()
+
+
+def test_one_that_is_killed_is_followed_by_another_one_that_knows_what_was_mounted(cluster):
+    node, places = mount(cluster)
+    killed = []
+    for _ in range(2):
+        killed.append(mounter(node, killed))
+        os.kill(killed[-1], signal.SIGKILL)
+    assert all(map(is_mount, places))
+    unmount(node)
+    check_gone(node, places)
+    assert node.log.read_text().count("supervisor.companion_ended name=mounter") == 2
+
+
+def test_so_does_the_one_of_the_next_worker(cluster):
+    node, places = mount(cluster)
+    before = node.worker(), mounter(node)
+    os.kill(before[0], signal.SIGKILL)
+    wait_until(lambda: node.daemons() not in ([], [before[0]]), what="another worker")
+    mounter(node, before)
+    wait_until(lambda: json.loads(node.cli("status", "--json", node.cache).out or "{}").get("takeover", {}).get("restarts") == 1,
+               what="it to serve")
+    unmount(node)
+    check_gone(node, places)
+
+
+def test_one_that_stands_still_is_replaced(cluster):
+    node, places = mount(cluster)
+    os.kill(mounter(node), signal.SIGSTOP)
+    assert unmount(node).seconds < 10 * PATIENCE
+    check_gone(node, places)
+    assert "mount.companion_replaced name=mounter" in node.log.read_text()
+
+
+def test_a_mount_that_is_in_use_stays(cluster):
+    node, places = mount(cluster)
+    for place in (node.cache, places[1]):
+        inside = os.open(place, os.O_RDONLY)
+        try:
+            done = node.cli("unmount", node.cache)
+            assert done.code == 1 and f"pid {os.getpid()}" in done.err, done
+        finally:
+            os.close(inside)
+    assert all(map(is_mount, [node.cache, *places]))
+    unmount(node)
+    check_gone(node, places)
+
+
+def test_when_no_mounter_answers_the_supervisor_has_the_mount_taken_down(cluster):
+    """None is started before the worker has ended: whoever starts them stands still until then."""
+    node, places = mount(cluster)
+    supervisor, worker = node.supervisors()[0], node.worker()
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        for pid in node.mounters():
+            os.kill(pid, signal.SIGKILL)
+        os.kill(worker, signal.SIGTERM)
+        wait_until(lambda: rights_of(worker)["State"].startswith("Z"), 45, "the end of the worker")
+        assert "mount.unmount_failed" in node.log.read_text()
+        assert all(map(is_mount, [node.cache, *places]))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    check_gone(node, places)
+
+
+def test_further_places_keep_the_set_group_id_bit_of_the_mountpoint(cluster):
+    node = cluster.node("a", start=False)
+    node.cache.chmod(0o2755)
+    node.start("--also", f"torch={cluster.directory / 'place'}")
+    assert (node.cache / "torch").stat().st_mode & 0o7777 == 0o2755
+    node.unmount()
+
+
+class TakenOver:
+    """Whoever has the worker has its end of the socket to the mounter."""
+
+    def __init__(self, node):
+        pidfd = os.pidfd_open(node.worker())
+        number = LIBC.syscall(PIDFD_GETFD, pidfd, MOUNTER_FD, 0)
+        os.close(pidfd)
+        if number < 0:
+            raise Failed(f"pidfd_getfd: {os.strerror(ctypes.get_errno())}")
+        self._socket = socket.socket(fileno=number)
+
+    def close(self):
+        self._socket.close()
+
+    def say(self, message, *descriptors):
+        """True: it was taken by the kernel."""
+        try:
+            socket.send_fds(self._socket, [message], list(descriptors), socket.MSG_DONTWAIT)
+        except (BlockingIOError, BrokenPipeError):
+            return False
+        return True
+
+    def ask(self, task, request="", further=None, ask=5, pid=0):
+        """The connection of a question, as a worker asks it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            question = json.dumps({"ask": ask, "process": {"pid": pid, "identity": [0, 0, 0]}, "facet": "torch", "held": 0, "task": task,
+                                   "request": request}).encode()
+            assert self.say(question, theirs.fileno(), *([] if further is None else [further.fileno()]))
+        ours.settimeout(20)
+        return ours
+
+
+def said(connection):
+    with connection:
+        text = b""
+        while piece := connection.recv(65536):
+            text += piece
+    return text.decode().splitlines()
+
+
+def test_a_worker_that_lies_wins_nothing(cluster):
+    node, places = mount(cluster)
+    other = cluster.node("b", start=False).start()
+    first = mounter(node)
+    with contextlib.closing(TakenOver(node)) as liar:
+        with open("/dev/null", "rb") as null, socket.socket() as net:
+            for message in (b"", b"null", b"{}", b"[" * 10000, b"\xff" * 100, b'{"ask":5}', json.dumps({"ask": 5, "task": "../leave"}).encode()):
+                for descriptors in ((), (null.fileno(),), (net.fileno(), null.fileno()), (0, 1)):
+                    liar.say(message, *descriptors)
+        # Words that there are not, and requests that would be paths.
+        for task, request in (("umount", ""), ("/usr/bin/id", ""), ("unmount", str(other.cache)), ("unmount", "../../.."), ("look", "")):
+            connection = liar.ask(task, request)
+            if task == "unmount":  # the words say nothing but whether it is in a hurry
+                with open(node.cache / "held", "w", encoding="utf-8"):
+                    assert "is in use by" in said(connection)[1]
+            else:
+                assert said(connection) == ["null", "null"]
+        # It looks at nobody: that is the examiner's.
+        for ask in range(5):
+            assert set(said(liar.ask("", ask=ask, pid=os.getpid()))) <= {"null"}
+        # It cannot mount a second time, and what it is told to mount on is a mount.
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            connection = liar.ask("mount", str(other.cache), theirs)
+            theirs.close()
+            ours.settimeout(20)
+            while b"is mounted already" not in (answer := ours.recv(65536)):
+                assert answer, "the end without an answer"
+            said(connection)
+        for _ in range(300):
+            if not liar.say(b'{"ask":5}'):
+                break
+    assert all(map(is_mount, [node.cache, *places, other.cache])) and node.mounters() == [first]
+    unmount(node)
+    check_gone(node, places)
+    assert is_mount(other.cache)
+    other.unmount()
+
+
+def test_a_worker_takes_no_place_of_another_mount_away(cluster):
+    """It may write records, since it is root by its number; who mounts for it looks at none of them."""
+    node, places = mount(cluster)
+    other, theirs = cluster.node("b", start=False), cluster.directory / "of the other"
+    other.start("--also", f"torch={theirs}")
+    [record] = [path for path in Path("/run/inductorfs").glob("*.also") if str(theirs).encode().hex() in path.read_text()]
+    forged = Path("/run/inductorfs/0000000000000000.also")
+    text = json.loads(record.read_text())
+    text["mountpoint"] = b"/nowhere at all".hex()
+    forged.write_text(json.dumps(text))
+    try:
+        with contextlib.closing(TakenOver(node)) as liar:
+            assert len(said(liar.ask("leave"))) == 2
+        wait_until(lambda: not is_mount(node.cache), what="the end of its own mount")
+        assert is_mount(theirs) and forged.exists()
+    finally:
+        forged.unlink()
+    check_gone(node, places)
+    other.unmount()
+    assert not theirs.exists()
+
+
+def test_one_that_is_started_by_hand_does_nothing(cluster):
+    done = cluster.node("a", start=False).cli("mounter", "/mnt", seconds=20)
+    assert done.code == 1 and "is started by inductorfs mount" in done.err, done

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import environments, mounts
 from inductorfs_testing.environments import Writer
+from inductorfs_testing.node import files_of
 from inductorfs_testing.processes import run, wait_until
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -137,11 +138,10 @@ def test_it_has_nothing_of_the_mounts(cluster, packages):
         writer.write("print('x')")
         sync(node)
     pid = examiner(node)
-    files = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+    files = list(files_of(pid).values())
     strangers = [name for name in files if name != "/dev/null" and not name.startswith(("socket:", "anon_inode:", "pipe:"))]
     assert not strangers, strangers
-    kept = {os.readlink(f"/proc/{node.worker()}/fd/{number}") for number in os.listdir(f"/proc/{node.worker()}/fd")}
-    assert "/dev/fuse" in kept and "/dev/fuse" not in files
+    assert "/dev/fuse" in files_of(node.worker()).values() and "/dev/fuse" not in files
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     assert status["NoNewPrivs"] == "1"
     own = int(Path("/proc/self/status").read_text().partition("CapEff:\t")[2].split()[0], 16)

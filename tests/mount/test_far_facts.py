@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from inductorfs_testing import artefacts, mounts
+from inductorfs_testing.node import files_of
 from inductorfs_testing.processes import wait_until
 from inductorfs_testing.users import as_user
 
@@ -185,9 +186,9 @@ def test_an_examiner_of_any_mount_has_no_secret(cluster):
     """How facts are learned is all that it is given, and it keeps no descriptor of that."""
     node = cluster.quick("a")
     pid = wait_until(lambda: node.examiners(), what="an examiner")[0]
-    files = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+    files = list(files_of(pid).values())
     assert not [name for name in files if "memfd" in name], files
-    mine = [os.readlink(f"/proc/{node.worker()}/fd/{number}") for number in os.listdir(f"/proc/{node.worker()}/fd")]
+    mine = list(files_of(node.worker()).values())
     assert not [name for name in mine if "inductorfs-facts" in name], mine
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     assert words[1:4] == [b"examiner", os.fsencode(str(node.cache)), os.fsencode(str(node.store / "fingerprint.cache"))]

@@ -366,6 +366,15 @@ def comm(pid):
         return ""
 
 
+def files_of(pid):
+    """What a process has open: {number: where it leads}. It may close any meanwhile."""
+    files = {}
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            files[int(number)] = os.readlink(f"/proc/{pid}/fd/{number}")
+    return files
+
+
 def parent(pid):
     """0 when the process has ended."""
     try:

@@ -381,6 +381,8 @@ void Examiner::be_child(const Asked& asked) {
   close_others(asked);
   const Ask ask = asked.question.ask;
   const auto task = ask == Ask::kTask ? options_.tasks.find(asked.question.task) : options_.tasks.end();
+  // A change of its users takes PR_SET_PDEATHSIG back (setfsuid(2)), and then nobody would end it.
+  if (options_.only_tasks) (void)::alarm(static_cast<unsigned>(task->second.deadline / std::chrono::seconds(1)) + 1);
   std::span<const int> rights = ask == Ask::kPackage ? std::span<const int>(kToRead) : kToLook;
   if (task != options_.tasks.end()) rights = task->second.capabilities;
   if (!keep_capabilities(rights)) ::_exit(1);

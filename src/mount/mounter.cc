@@ -158,7 +158,10 @@ Result<void> Mounter::ask(const char* word, const std::string& request, Millisec
   const auto answer = link_.ask(word, request, Deadline::after(patience));
   if (!answer) {
     const bool is_late = answer.error().code() == ErrorCode::kTimedOut;
-    return fail(not_answered(answer.error().code(), is_late ? "no answer came in time" : "see the log"));
+    return fail(not_answered(
+        answer.error().code(),
+        is_late ? "no answer came in time: try again, or end the mount's processes and run `inductorfs unmount --lazy`"
+                : "see the log"));
   }
   const Json json = Json::parse(*answer, nullptr, false);
   if (!json.is_object()) return fail(no_answer());

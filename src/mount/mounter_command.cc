@@ -75,17 +75,19 @@ class HostMounts {
     places::Mountpoint place;
     fuse::Mounted mounted;
     places::BindId own;
+    bool again = false;  ///< an earlier child had mounted
   };
   [[nodiscard]] Result<Made> make();
   [[nodiscard]] bool leaves_dead(const Made& made) const { return made.place.dead || made.place.uncovered; }
   [[nodiscard]] Result<void> note(const places::BindId& own);
-  [[nodiscard]] places::BindId resume();
+  [[nodiscard]] Result<places::BindId> resume();
   [[nodiscard]] Result<bool> take_back_earlier();
   [[nodiscard]] std::string runtime_directory() const { return task_.socket.substr(0, task_.socket.rfind('/')); }
 
   const MounterTask task_;
   places::AlsoPlaces also_;
   KeptMemory notes_;
+  bool stays_dead_ = false;  ///< MounterNote::stays_dead
 };
 
 void send(int session, const Json& json, int descriptor = -1) {
@@ -105,18 +107,19 @@ bool hears(int session, std::string_view word) {
 Result<HostMounts::Made> HostMounts::make() {
   INDUCTORFS_TRY(control::prepare_runtime_directory(runtime_directory()));
   places::sweep_runtime_directory(runtime_directory(), false);
-  INDUCTORFS_TRY_ASSIGN(const bool again, take_back_earlier());
   Made made;
+  INDUCTORFS_TRY_ASSIGN(made.again, take_back_earlier());
   INDUCTORFS_TRY_ASSIGN(made.place, places::open_mountpoint(task_.mountpoint, task_.ownership));
   fuse::MountOptions options;
   options.directory = made.place.at.directory.get();
   options.dead = made.place.dead.get();
-  options.may_hold_files = again || leaves_dead(made);
+  options.may_hold_files = made.again || leaves_dead(made);
   options.mountpoint = task_.mountpoint;
   options.source = kSource;
   options.allow_other = task_.allow_other;
   INDUCTORFS_TRY_ASSIGN(made.mounted, fuse::mount(options));
   INDUCTORFS_TRY_ASSIGN(made.own, places::find_own_mount(task_.mountpoint, made.mounted.id));
+  stays_dead_ = leaves_dead(made);
   // Without it nobody could take the mount down.
   if (Result<void> noted = note(made.own); !noted) {
     (void)places::unmount_if_there(task_.mountpoint, made.own, true);  // the first error is the one to tell
@@ -126,10 +129,10 @@ Result<HostMounts::Made> HostMounts::make() {
   return made;
 }
 
-/// What a child made that was killed before its worker had the device, which says whether there was one. What lives is
-/// kBusy.
+/// What a child made that was killed before its worker had the device; returns whether there was any. What lives is
+/// kBusy. What is to stay dead is replaced as what it had replaced itself.
 Result<bool> HostMounts::take_back_earlier() {
-  const places::BindId own = resume();
+  INDUCTORFS_TRY_ASSIGN(const auto own, resume());
   if (own.mount == 0) return false;
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* const there = find_mount_by_id(table, own.mount);
@@ -139,11 +142,11 @@ Result<bool> HostMounts::take_back_earlier() {
     }
   }
   INDUCTORFS_TRY(leave());
-  return true;
+  return !stays_dead_;
 }
 
 Result<void> HostMounts::note(const places::BindId& own) {
-  return notes_.write(to_bytes(MounterNote{own, also_.states()}));
+  return notes_.write(to_bytes(MounterNote{own, also_.states(), stays_dead_}));
 }
 
 void HostMounts::mount(int session) {
@@ -153,7 +156,7 @@ void HostMounts::mount(int session) {
        made->mounted.device.get());
   made->mounted.device.reset();  // the mount is dead when its worker is
   if (!hears(session, Mounter::kShow)) return;
-  also_.show(made->own);
+  also_.show(made->own, [&] { (void)note(made->own); });  // for whoever follows if this one is killed
   // Its number belongs to no other mount yet: `place` holds it.
   if (made->place.dead) places::detach_binds_of(made->place.device);
   if (const Result<void> noted = note(made->own); !noted) return send(session, config::error_to_json(noted.error()));
@@ -161,34 +164,45 @@ void HostMounts::mount(int session) {
   send(session, Json::object());
   if (!hears(session, Mounter::kUncover)) return;
   // As late as this: a call that had found the directory before it was covered may have made its file after that.
-  send(session,
-       {{"left_over", leaves_dead(*made) ? places::move_left_over(made->place, task_.mountpoint) : std::string()}});
+  const bool may_have_left = made->again || leaves_dead(*made);
+  const std::string left = may_have_left ? places::move_left_over(made->place, task_.mountpoint) : std::string();
+  stays_dead_ = false;
+  if (const Result<void> noted = note(made->own); !noted) return send(session, config::error_to_json(noted.error()));
+  send(session, {{"left_over", left}});
 }
 
 /// What was mounted and shown, as it was noted; without a note nothing was.
-places::BindId HostMounts::resume() {
+Result<places::BindId> HostMounts::resume() {
   const auto bytes = notes_.read();
-  const auto noted = bytes ? mounter_note_from(*bytes) : std::nullopt;
-  if (!noted || noted->own.mount == 0) return {};
+  if (!bytes) return places::BindId{};
+  const auto noted = mounter_note_from(*bytes);
+  if (!noted) {
+    return fail(ErrorCode::kNotSupported,
+                "another release has noted what it mounted: when no job runs, end the mount's "
+                "processes, and run `inductorfs unmount --lazy " +
+                    task_.mountpoint + "`");
+  }
+  if (noted->own.mount == 0) return places::BindId{};
   also_.resume(noted->also);
+  stays_dead_ = noted->stays_dead;
   return noted->own;
 }
 
 Result<void> HostMounts::unmount(bool lazy) {
-  const places::BindId own = resume();
+  INDUCTORFS_TRY_ASSIGN(const auto own, resume());
   if (!lazy) INDUCTORFS_TRY(also_.check_idle());
   return places::unmount_if_there(task_.mountpoint, own, lazy);
 }
 
 /// The mount before the places, of which there may be many.
 Result<void> HostMounts::leave() {
-  const places::BindId own = resume();
-  if (own.mount == 0) return {};
-  INDUCTORFS_TRY(places::unmount_if_there(task_.mountpoint, own, true));
+  INDUCTORFS_TRY_ASSIGN(const auto own, resume());
+  if (own.mount == 0 || stays_dead_) return {};
+  Result<void> done = places::unmount_if_there(task_.mountpoint, own, true);
   also_.hide();
   (void)places::detach_dead_mounts(task_.mountpoint);           // mostly none
   places::sweep_runtime_directory(runtime_directory(), false);  // links of other spellings that a killed one left
-  return note({});
+  return done ? note({}) : done;
 }
 
 Json to_json(log::Level level, std::string_view line) {
@@ -265,7 +279,7 @@ int mounter_command(const std::string& once) {
   }
   if (once == Mounter::kLeave) {
     const Result<void> done = HostMounts(*task).leave();
-    if (!done) (void)std::fputs(error_line(done.error()).c_str(), stderr);
+    (void)std::fputs(done ? supervisor::kDone : error_line(done.error()).c_str(), stderr);
     return done ? EXIT_SUCCESS : EXIT_FAILURE;
   }
   fingerprint::ExaminerOptions options;

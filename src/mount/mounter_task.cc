@@ -79,8 +79,10 @@ Result<MounterTask> mounter_task_from(std::string_view bytes) {
 }
 
 std::string to_bytes(const MounterNote& note) {
-  return bytes_of(
-      {{"mount", note.own.mount}, {"device", note.own.device}, {"also", places::states_to_json(note.also)}});
+  return bytes_of({{"mount", note.own.mount},
+                   {"device", note.own.device},
+                   {"also", places::states_to_json(note.also)},
+                   {"stays_dead", note.stays_dead}});
 }
 
 std::optional<MounterNote> mounter_note_from(std::string_view bytes) {
@@ -88,7 +90,9 @@ std::optional<MounterNote> mounter_note_from(std::string_view bytes) {
     const Json json = Json::from_cbor(bytes);
     auto also = places::states_from_json(json.at("also"));
     if (!also) return std::nullopt;
-    return MounterNote{{json.at("mount").get<uint64_t>(), json.at("device").get<std::string>()}, std::move(*also)};
+    return MounterNote{{json.at("mount").get<uint64_t>(), json.at("device").get<std::string>()},
+                       std::move(*also),
+                       json.at("stays_dead").get<bool>()};
   } catch (const std::exception&) {
     return std::nullopt;  // another version's: everything is found out again
   }

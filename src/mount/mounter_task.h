@@ -33,6 +33,9 @@ struct MounterTask {
 struct MounterNote {
   places::BindId own;  ///< the mount; empty when it was taken down
   std::vector<places::AlsoState> also;
+  /// It has replaced a dead mount and does not serve yet. If the start fails, it is to stay, dead, so that jobs go on
+  /// getting ENOTCONN.
+  bool stays_dead = false;
 };
 [[nodiscard]] std::string to_bytes(const MounterNote& note);
 [[nodiscard]] std::optional<MounterNote> mounter_note_from(std::string_view bytes);

@@ -39,6 +39,8 @@ constexpr Milliseconds kNearestPatience{1000};
 constexpr size_t kNearestLimit = 1000;
 /// For what requests have just done to be counted.
 constexpr Milliseconds kSettlePatience{1000};
+/// For places of users' file systems, which the start does not wait for longer.
+constexpr Milliseconds kPlacesPatience{20'000};
 
 host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Note>& noted,
                                      const Layers& layers, host::AskedExaminer examiner) {
@@ -116,10 +118,9 @@ Result<void> Service::start() {
   INDUCTORFS_TRY(mount());
   start_threads();
   await_catalog();
-  const Deadline deadline = Deadline::after(settings_.start_timeout);
-  show(deadline);
+  show();
   INDUCTORFS_TRY(listen());
-  Result<std::string> left_over = mounter_.uncover(deadline);
+  Result<std::string> left_over = mounter_.uncover(Deadline::after(kPlacesPatience));
   if (left_over) left_over_ = std::move(*left_over);
   if (!left_over) log::error("mount.mounter_failed", {{"why", left_over.error().what()}});
   mounter_.close();
@@ -135,8 +136,8 @@ Result<void> Service::start() {
 }
 
 /// A place that cannot be had prevents no mount.
-void Service::show(Deadline deadline) {
-  const auto states = mounter_.show(deadline);
+void Service::show() {
+  const auto states = mounter_.show(Deadline::after(kPlacesPatience));
   if (!states) {
     mounter_.close();  // what it says later is no answer to another question
     trouble_ = "the mount is not shown at its further places: " + states.error().what() + ": mount again";
@@ -464,8 +465,8 @@ Result<void> Service::unmount(bool lazy) {
   } else {
     asked_ = before;
     layers_->file_system->hold_questions(false);
-    nobody_unmounts_ = done.error().code() == ErrorCode::kTimedOut;
   }
+  nobody_unmounts_ = !done && done.error().code() == ErrorCode::kTimedOut;
   return done;
 }
 

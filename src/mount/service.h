@@ -98,7 +98,7 @@ class Service final : public control::MountControl {
 
  private:
   Result<void> mount();
-  void show(Deadline deadline);
+  void show();
   void leave();
   Result<void> resume();
   Result<void> open_session(Fd device);

@@ -219,9 +219,12 @@ void unbind(const std::string& mountpoint, const AlsoState& state) {
     const std::vector<MountEntry> table = read_mount_table();
     const MountEntry* const entry = find_bind(table, state.bound);
     if (entry == nullptr) return;  // taken away by an operator
-    // Another mount's that lives has the numbers of ours by now, or whoever wrote them has lied.
+    // Another mount's has the numbers of ours by now, or whoever wrote them has lied.
     const MountEntry* const shown = find_main_mount(table, *entry);
-    if (shown != nullptr && shown->mount_point != mountpoint) return;
+    if (shown != nullptr && shown->mount_point != mountpoint && has_live_daemon(*shown)) {
+      done = fail(ErrorCode::kBusy, "it shows the mount " + shown->mount_point + " now");
+      break;
+    }
     done = detach(*entry);
     if (done) return;
   }
@@ -278,7 +281,7 @@ AlsoPlaces::AlsoPlaces(std::string mountpoint, std::vector<config::Also> places,
 /// A predecessor that was killed has left directories that nobody else would ever remove.
 void AlsoPlaces::inherit(std::vector<AlsoState>& fresh) const {
   std::optional<AlsoRecord> record = record_.empty() ? std::nullopt : read_also_record(record_);
-  if (!record) return;
+  if (!record || record->mountpoint != mountpoint_) return;
   for (AlsoState& old : record->places) {
     const auto same = std::find_if(fresh.begin(), fresh.end(),
                                    [&](const AlsoState& state) { return state.also.path == old.also.path; });
@@ -290,7 +293,7 @@ void AlsoPlaces::inherit(std::vector<AlsoState>& fresh) const {
   }
 }
 
-void AlsoPlaces::show(const BindId& mount) {
+void AlsoPlaces::show(const BindId& mount, const std::function<void()>& after_each) {
   std::vector<AlsoState> fresh = states();
   inherit(fresh);
   for (AlsoState& state : fresh) {
@@ -298,18 +301,19 @@ void AlsoPlaces::show(const BindId& mount) {
     if (shown) {
       log::info("places.also_shown",
                 {{"path", state.also.path}, {"name", state.also.name}, {"state", state.to_string()}});
-      continue;
+    } else {
+      const Error& error = shown.error();
+      state.kind = Kind::kFailed;
+      state.why = error.what().empty() ? std::string(inductorfs::to_string(error.code())) : error.what();
+      log::warning("places.also_failed", {{"path", state.also.path}, {"why", state.why}});
     }
-    state.kind = Kind::kFailed;
-    state.why =
-        shown.error().what().empty() ? std::string(inductorfs::to_string(shown.error().code())) : shown.error().what();
-    log::warning("places.also_failed", {{"path", state.also.path}, {"why", state.why}});
+    states_.with([&](std::vector<AlsoState>& states) { states = fresh; });
+    if (after_each) after_each();
   }
   if (!record_.empty()) {
     const Result<void> written = write_also_record(record_, {mountpoint_, fresh});
     if (!written) log::warning("places.also_not_recorded", {{"why", written.error().what()}});
   }
-  states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
 }
 
 void AlsoPlaces::resume(const std::vector<AlsoState>& noted) {

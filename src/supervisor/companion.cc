@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "inductorfs/supervisor/protocol.h"
 #include "line.h"
@@ -144,13 +145,11 @@ void run_companion(int program, const CompanionTask& task, Time patience, int un
     got = ::read(said.get(), why + size, kWhyLimit - size);
     size += got > 0 ? static_cast<size_t>(got) : 0;
   }
-  int status = 0;
-  const bool has_ended = got == 0 && pid > 0;
-  if (!has_ended && pid > 0) (void)::kill(pid, SIGKILL);  // and no wait: in the kernel's hands it may stay for long
-  const bool is_over = has_ended && ::waitpid(pid, &status, WNOHANG) == 0;
-  if (has_ended && size == 0 && (is_over || status == 0)) return;
+  if (std::string_view(why) == kDone) return;
+  if (pid > 0) (void)::kill(pid, SIGKILL);  // and no wait: in the kernel's hands it may stay for long
   for (char* at = why; *at != '\0'; ++at) *at = *at == '"' || *at < ' ' ? ' ' : *at;
-  log_line("error", "supervisor.companion_failed name=%s pid=%d status=%d why=\"%s\"", task.name, pid, status, why);
+  log_line("error", "supervisor.companion_failed name=%s pid=%d in_time=%s why=\"%s\"", task.name, pid,
+           got == 0 ? "true" : "false", why);
 }
 
 }  // namespace inductorfs::supervisor

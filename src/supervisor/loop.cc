@@ -113,7 +113,7 @@ int Loop::run() {
   // They may stand still.
   examiner_.signal(SIGKILL);
   mounter_.signal(SIGKILL);
-  if (device_ && !has_left_) leave_mount();
+  if (!has_left_) leave_mount();
   return core_.exit_code();
 }
 

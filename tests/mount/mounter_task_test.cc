@@ -40,7 +40,7 @@ TEST(MounterTask, OfAnotherReleaseOrCutOffIsAnError) {
 }
 
 TEST(MounterNote, IsReadAsItWasWrittenOrNotAtAll) {
-  MounterNote note{{77, "0:53"}, {}};
+  MounterNote note{{77, "0:53"}, {}, true};
   places::AlsoState state;
   state.also = {"torch", "/var/\xff"};
   state.kind = places::AlsoState::Kind::kBound;
@@ -51,6 +51,7 @@ TEST(MounterNote, IsReadAsItWasWrittenOrNotAtAll) {
   const auto read = mounter_note_from(whole);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->own, note.own);
+  EXPECT_TRUE(read->stays_dead);
   ASSERT_EQ(read->also.size(), 1U);
   EXPECT_EQ(read->also[0].also, state.also);
   EXPECT_EQ(read->also[0].made, state.made);

@@ -104,6 +104,7 @@ int be_worker_with_examiner(Shared& shared) {
     if (!send_word(kLinkFd, Word::kExaminerSilent)) return 3;
     (void)::poll(nullptr, 0, 50);
   }
+  if (!send_word(kLinkFd, Word::kLeft)) return 4;
   return 0;
 }
 
@@ -133,6 +134,7 @@ int be_mounter(const char* memory, bool leaves) {
     if (!is_own && !is_fresh && ::fcntl(fd, F_GETFD) >= 0) ++shared.strangers;
   }
   ++(leaves ? shared.leaves : shared.mounters);
+  if (leaves) (void)!::write(STDERR_FILENO, kDone, std::strlen(kDone));
   pollfd item{kMounterFd, POLLIN, 0};
   char byte = 0;
   do {
@@ -296,7 +298,7 @@ TEST_F(WholeSupervisor, StartsAnotherExaminerWhenOneHasEndedOrIsSilent) {
   EXPECT_EQ(end(), 0);
   EXPECT_EQ(shared_->examiners, 3U);
   EXPECT_GE(shared_->mounters, 1U);
-  EXPECT_EQ(shared_->leaves, 0U) << "the worker has ended by itself";
+  EXPECT_EQ(shared_->leaves, 0U) << "the worker has said that nothing is left";
   EXPECT_EQ(shared_->strangers, 0U) << "they have nothing of the mount's";
   EXPECT_EQ(shared_->allocations, 0U);
 }

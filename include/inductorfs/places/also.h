@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,9 @@ class AlsoPlaces {
   /// Makes the directories in the mount and shows them. A place is refused when the mountpoint leads to another mount
   /// than `mount`, because then its directory would be made where whoever renamed the directories around it wants. It
   /// replaces what a dead predecessor left at a place, and does not touch the place itself before that, because a path
-  /// in a dead mount can hang. Directories that the predecessor had made are removed with this object's own.
-  void show(const BindId& mount);
+  /// in a dead mount can hang. Directories that the predecessor had made are removed with this object's own. Calls
+  /// `after_each` when a place is shown, or is not; states() tells.
+  void show(const BindId& mount, const std::function<void()>& after_each = {});
   /// Takes the places over from an earlier worker, in place of show(): as that worker recorded them in `noted`, else as
   /// they are found.
   void resume(const std::vector<AlsoState>& noted);

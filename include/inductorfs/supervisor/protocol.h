@@ -38,6 +38,9 @@ inline constexpr const char* kMessengerName = "inductorfs-messenger";
 inline constexpr int kMessengerDevice = 0;   ///< /dev/fuse
 inline constexpr int kMessengerNotices = 1;  ///< the messenger's end of the socket for notices
 
+/// What `inductorfs mounter MOUNTPOINT leave` says at its standard error when it has done it, and says nothing else.
+inline constexpr const char* kDone = "done\n";
+
 /// An exit code of a worker. 0 means that the mount has ended; any code but these, and a signal, is a crash.
 inline constexpr int kExitHandOver = 75;  ///< the worker has answered all it had begun, and left the mount as it is
 inline constexpr int kExitHost = 76;      ///< it could not take over because of the host: its disk is out of order

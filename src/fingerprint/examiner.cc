@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <deque>
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "inductorfs/base/capabilities.h"
+#include "inductorfs/base/message.h"
 #include "inductorfs/base/sanitized.h"
 #include "look_messages.h"
 
@@ -144,7 +146,7 @@ class Examiner {
   [[nodiscard]] bool start(Asked& asked);
   [[noreturn]] void be_child(const Asked& asked);
   void close_others(const Asked& asked);
-  [[nodiscard]] std::string look(const Asked& asked);
+  [[nodiscard]] std::string look(const Asked& asked, std::shared_ptr<const Fd>& memory);
   [[nodiscard]] std::string read(const Asked& asked);
   void reap();
   void let_go();
@@ -218,7 +220,7 @@ void Examiner::take(Question question, Fd connection, Fd further) {
   errno = 0;
   const auto stat = reader_.stat_of(pid);
   if (!stat && is_short_of_something()) return;  // whoever is hung up on asks again
-  const bool lives = stat && stat->identity == question.process.identity;
+  const bool lives = stat && question.process.identity.may_be(stat->identity);
   answer(connection.get(), lives ? to_text(taken(pid, *stat)) : std::string(kNothing));
   if (lives && question.ask == Ask::kHold) return hold(question, std::move(connection), *stat);
   if (lives && question.ask == Ask::kLook) note(pid, *stat);
@@ -270,7 +272,7 @@ bool Examiner::find_way(Asked& asked) const {
   const auto reader = reader_.user_of(pid);
   if (!reader_.maps_our_paths(pid)) asked.root = reader_.root_of(pid);
   const auto after = reader_.stat_of(pid);  // another process may have had the number by then
-  if (!reader || !after || !(after->identity == asked.question.process.identity)) return false;
+  if (!reader || !after || !asked.question.process.identity.may_be(after->identity)) return false;
   asked.reader = *reader;
   return true;
 }
@@ -387,9 +389,12 @@ void Examiner::be_child(const Asked& asked) {
   if (task != options_.tasks.end()) rights = task->second.capabilities;
   if (!keep_capabilities(rights)) ::_exit(1);
   limit_memory(task == options_.tasks.end() ? kMemory : task->second.memory);
-  const std::string line = ask == Ask::kPackage ? read(asked) : (ask == Ask::kTask ? run(asked) : look(asked));
+  std::shared_ptr<const Fd> memory;
+  std::string line = ask == Ask::kPackage ? read(asked) : (ask == Ask::kTask ? run(asked) : look(asked, memory));
+  line += '\n';
   (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
-  (void)write_full(asked.connection.get(), line + "\n");
+  if (memory && send_message(asked.connection.get(), line.substr(0, 1), std::array{memory->get()})) line.erase(0, 1);
+  (void)write_full(asked.connection.get(), line);
   ::_exit(0);
 }
 
@@ -412,10 +417,11 @@ void Examiner::close_others(const Asked& asked) {
 }
 
 /// In a child.
-std::string Examiner::look(const Asked& asked) {
+std::string Examiner::look(const Asked& asked, std::shared_ptr<const Fd>& memory) {
   const Process& process = asked.question.process;
   auto seen = reader_.look_at(process.pid, process.identity);
   if (!seen) return std::string(kNothing);
+  if (asked.question.ask == Ask::kLook) memory = seen->memory;
   if (asked.question.ask == Ask::kLook) return to_text(*seen);
   auto environment = reader_.environment_of(*seen);
   if (!environment) return std::string(kNothing);

@@ -13,6 +13,7 @@
 
 #include "child.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/message.h"
 #include "inductorfs/fingerprint/trust.h"
 
 namespace inductorfs::fingerprint {
@@ -55,7 +56,9 @@ std::optional<bool> ExaminerLine::Wait::receive(ExaminerAnswer& answer, const st
         silence = Deadline::after(kSilence);
       }
     }
-    const ssize_t got = ::recv(answer.connection.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    std::array<Fd, kMostDescriptors> further;
+    const ssize_t got = receive_message(answer.connection.get(), piece, further, MSG_DONTWAIT).size;
+    if (further[0]) answer.descriptor = std::move(further[0]);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return false;
     text.append(piece.data(), static_cast<size_t>(got));

@@ -20,6 +20,7 @@ struct ExaminerAnswer {
   std::string taken;
   std::string line;
   Fd connection;
+  Fd descriptor{};  ///< the last one that came along: of any kind, and nothing may be asked of it that could block
 };
 
 /// Sends questions and receives their lines. Safe for concurrent use.

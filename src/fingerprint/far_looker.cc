@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "examiner_line.h"
@@ -10,6 +17,27 @@
 namespace inductorfs::fingerprint {
 namespace {
 
+/// Never blocks: it asks no file system but those that answer from what they know.
+std::optional<struct statx> known_status(int directory, const char* path, int flags) {
+  struct statx status {};
+  constexpr int kKnown = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
+  if (::statx(directory, path, flags | kKnown, STATX_TYPE, &status) != 0) return std::nullopt;
+  return status;
+}
+
+/// The child that has sent it may be in the hands of what it looked at, and to read another file may block for ever.
+bool is_pagemap_of(const Fd& fd, pid_t pid) {
+  const auto proc = known_status(AT_FDCWD, "/proc", 0);
+  const auto file = fd ? known_status(fd.get(), "", AT_EMPTY_PATH) : std::nullopt;
+  if (!proc || !file || proc->stx_dev_major != file->stx_dev_major || proc->stx_dev_minor != file->stx_dev_minor) {
+    return false;
+  }
+  std::array<char, 128> name{};
+  const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), name.data(), name.size());
+  return size > 0 &&
+         std::string_view(name.data(), static_cast<size_t>(size)).ends_with("/" + std::to_string(pid) + "/pagemap");
+}
+
 class FarLooker final : public Looker {
  public:
   FarLooker(int socket, std::function<void()> stands_still, Milliseconds patience)
@@ -19,11 +47,14 @@ class FarLooker final : public Looker {
     Question question;
     question.process.pid = pid;
     question.process.identity = identity;
-    const auto answer = ask(question, patience_);
+    auto answer = ask(question, patience_);
     if (!answer) return {true, std::nullopt};
     auto process = process_from(answer->line);
     const auto taken = taken_from(answer->taken);
-    if (!process || !taken || process->pid != pid || !(process->identity == identity)) return {};
+    if (!process || !taken || process->pid != pid || !identity.may_be(process->identity)) return {};
+    if (is_pagemap_of(answer->descriptor, pid)) {
+      process->memory = std::make_shared<const Fd>(std::move(answer->descriptor));
+    }
     // With whose rights its files are read, and for whom what is read of them counts, no child says.
     process->owner = taken->owner;
     process->user = taken->user;

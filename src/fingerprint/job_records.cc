@@ -129,7 +129,7 @@ void JobRecords::take(State& state, const JobRecord& record) const {
 void JobRecords::drop_ended(State& state) const {
   std::erase_if(state.records, [this](const auto& one) {
     const auto stat = reader_.stat_of(one.first);
-    return !stat || !(stat->identity == one.second.record.identity);
+    return !stat || stat->identity.start != one.second.record.identity.start;
   });
 }
 

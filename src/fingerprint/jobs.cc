@@ -145,6 +145,9 @@ std::optional<JobFacts> Jobs::recall(pid_t pid, const ProcessStat& stat) {
     // Where an exec does not show, the files that are mapped have to be looked at again.
     if (found->second.process && !found->second.process->shows_exec) return nullptr;
     if (found->second.lacks_torch()) return nullptr;
+    // It may be another program by now.
+    const bool is_known = found->second.answer && found->second.answer->kind == JobFacts::Kind::kKnown;
+    if (is_known && !stat.identity.shows_program()) return nullptr;
     found->second.used = ++state.ticks;
     return found->second.answer;
   });
@@ -208,8 +211,7 @@ Jobs::Answer Jobs::settle(const Asked& asked, JobFacts facts) {
   auto fresh = std::make_shared<const JobFacts>(std::move(facts));
   bool is_kept = false;
   auto answer = state_.notify_with([&](State& state) {
-    Entry& entry = state.entries[asked.pid];
-    if (!(entry.identity == asked.identity)) entry = {asked.identity, asked.owner};
+    Entry& entry = entry_of(state, asked);
     entry.used = ++state.ticks;
     entry.is_learning = false;
     const bool brings_torch =
@@ -230,13 +232,24 @@ JobFacts Jobs::without_answer(const Asked& asked, std::string why, bool makes) {
   if (makes) return *settle(asked, unknown_job(std::move(why)));
   make_room();
   return state_.notify_with([&](State& state) {
-    Entry& entry = state.entries[asked.pid];
-    if (!(entry.identity == asked.identity)) entry = {asked.identity, asked.owner};
+    Entry& entry = entry_of(state, asked);
     if (entry.answer) return *entry.answer;
     entry.used = ++state.ticks;
     entry.why = why;
     return later(std::move(why));
   });
+}
+
+/// An entry that does not show its program becomes one of the program that was seen then: if it has something of its
+/// own it keeps to its answer, and what another process has given it may have been another program's.
+Jobs::Entry& Jobs::entry_of(State& state, const Asked& asked) {
+  Entry& entry = state.entries[asked.pid];
+  const bool is_told = !entry.answer || entry.answer->kind == JobFacts::Kind::kUnknown;
+  if (!entry.identity.shows_program() && is_told && entry.identity.may_be(asked.identity)) {
+    entry.identity = asked.identity;
+  }
+  if (!asked.identity.may_be(entry.identity)) entry = {asked.identity, asked.owner};
+  return entry;
 }
 
 /// Whether an entry is of this process, and of the program that it runs now.
@@ -247,7 +260,7 @@ bool Jobs::Entry::is_of(const Process& one) const {
 /// Returns the answer of a process, or makes this thread the one that looks for it.
 Jobs::Turn Jobs::take_turn(const Process& process) {
   return state_.with([&](State& state) -> Turn {
-    Entry& entry = state.entries[process.pid];
+    Entry& entry = entry_of(state, {process.pid, process.identity, process.owner});
     if (!entry.is_of(process)) entry = {process.identity, process.owner};
     entry.used = ++state.ticks;
     const bool gets_another = entry.lacks_torch() && !process.torch.path.empty();
@@ -315,14 +328,16 @@ JobFacts Jobs::await_other(const Asked& asked, const JobWait& wait) {
 
 /// The nearest ancestor that was asked about and still lives.
 std::optional<std::pair<pid_t, Jobs::Entry>> Jobs::nearest_ancestor(pid_t of) {
-  auto stat = sight_->reader().stat_of(of);
+  auto stat = sight_->stat_of(of);
   for (int depth = 0; stat && stat->parent > 0 && depth < kAncestorLimit; ++depth) {
     const pid_t pid = stat->parent;
-    stat = sight_->reader().stat_of(pid);
+    stat = sight_->stat_of(pid);
     if (!stat) break;
     auto entry = state_.with([&](const State& state) -> std::optional<Entry> {
       const auto found = state.entries.find(pid);
-      if (found == state.entries.end() || !(found->second.identity == stat->identity)) return std::nullopt;
+      if (found == state.entries.end() || !stat->identity.may_be(found->second.identity)) {
+        return std::nullopt;
+      }
       return found->second;
     });
     if (entry && (entry->process || entry->is_restored)) return std::pair(pid, std::move(*entry));
@@ -353,12 +368,13 @@ Jobs::Answer Jobs::inherited(const Writer& writer, const JobWait& wait) {
 
 /// Looks at this very process again, with its environment of now. nullptr when that is not possible in time.
 std::shared_ptr<const Writer> Jobs::observe_anew(pid_t pid, const ProcessIdentity& identity) {
-  const auto stat = sight_->reader().stat_of(pid);
-  if (!stat || !(stat->identity == identity)) return nullptr;
+  const auto stat = sight_->stat_of(pid);
+  if (!stat || !stat->identity.may_be(identity)) return nullptr;
   const auto look = sight_->look_at(pid, *stat, true);
   const auto found = look ? sight_->result_of(*look, stat->owner) : std::nullopt;
-  if (!found || !*found || (*found)->process().pid != pid) return nullptr;
-  return *found;
+  if (!found || !*found) return nullptr;
+  const Process& seen = (*found)->process();
+  return seen.pid == pid && seen.identity == identity ? *found : nullptr;
 }
 
 namespace {
@@ -460,7 +476,7 @@ JobEnvironments::InUse Jobs::in_use() const {
   for (const auto& [process, name] : all) {
     if (users.contains(name) && users[name].contains(process.owner)) continue;
     const auto stat = sight_->reader().stat_of(process.pid);
-    if (stat && stat->identity == process.identity) users[name].insert(process.owner);
+    if (stat && stat->identity.start == process.identity.start) users[name].insert(process.owner);
   }
   return users;
 }
@@ -486,7 +502,7 @@ void Jobs::make_room() {
   if (all.empty()) return;
   std::erase_if(all, [this](const auto& one) {
     const auto stat = sight_->reader().stat_of(one.first);
-    return stat && stat->identity == one.second;
+    return stat && stat->identity.start == one.second.start;
   });
   state_.notify_with([&](State& state) {
     for (const auto& [pid, identity] : all) {

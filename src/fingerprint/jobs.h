@@ -97,6 +97,7 @@ class Jobs {
     uid_t owner = 0;
   };
 
+  [[nodiscard]] static Entry& entry_of(State& state, const Asked& asked);
   void restore(const JobRecord& record);
   [[nodiscard]] Answer settle(const Asked& asked, JobFacts facts);
   [[nodiscard]] JobFacts without_answer(const Asked& asked, std::string why, bool makes);

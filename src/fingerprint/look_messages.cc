@@ -148,7 +148,8 @@ Json json_of(const Process& process) {
             {"unfollowed", process.compiler.unfollowed}}},
           {"user", json_of(process.user)},
           {"whole", process.whole},
-          {"shows_exec", process.shows_exec}};
+          {"shows_exec", process.shows_exec},
+          {"forked", process.is_forked}};
 }
 
 void take(const Json& json, Process& process) {
@@ -174,6 +175,7 @@ void take(const Json& json, Process& process) {
   process.user = user_from(json.at("user"));
   json.at("whole").get_to(process.whole);
   json.at("shows_exec").get_to(process.shows_exec);
+  json.at("forked").get_to(process.is_forked);
 }
 
 }  // namespace

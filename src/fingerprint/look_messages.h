@@ -16,7 +16,7 @@
 namespace inductorfs::fingerprint {
 
 enum class Ask {
-  kLook,       ///< Looker::look_at()
+  kLook,       ///< Looker::look_at(): Process::memory comes with the child's line
   kVariables,  ///< Looker::variables_of()
   kHold,       ///< Looker::hold(): until the connection is closed; the answer is its number
   kPackage,    ///< Looker::read_package()

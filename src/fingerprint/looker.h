@@ -32,7 +32,7 @@ struct Variables {
 class Looker {
  public:
   virtual ~Looker() = default;
-  /// As ProcReader::look_at().
+  /// As ProcReader::look_at(), with Process::memory.
   [[nodiscard]] virtual Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) = 0;
   /// As ProcReader::environment_of() and files_of().
   [[nodiscard]] virtual Looked<Variables> variables_of(const Process& process) = 0;

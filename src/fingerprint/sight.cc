@@ -45,10 +45,27 @@ Sight::Sight(const WritersOptions& options, Milliseconds wait)
       looker_(looker_of(options)),
       packages_({options.cache_file, options.package_reader, options.package_deadline, looker_}) {}
 
+void Sight::recognise(pid_t pid, ProcessStat& stat) const {
+  if (stat.identity.shows_program()) return;
+  const auto process = state_.with([&](const State& state) {
+    const auto found = state.processes.find(pid);
+    return found == state.processes.end() ? nullptr : found->second.process;
+  });
+  if (!process || !process->memory || !stat.identity.may_be(process->identity)) return;
+  if (process->owner != stat.owner || process->is_forked != stat.is_forked) return;
+  if (is_in_use(*process->memory)) stat.identity = process->identity;
+}
+
+std::optional<ProcessStat> Sight::stat_of(pid_t pid) const {
+  auto stat = reader_.stat_of(pid);
+  if (stat) recognise(pid, *stat);
+  return stat;
+}
+
 pid_t Sight::process_of(pid_t tid, const ProcessIdentity& identity) {
   const pid_t known = state_.with([&](State& state) {
     const auto found = state.threads.find(tid);
-    if (found == state.threads.end() || !(found->second.identity == identity)) return pid_t{0};
+    if (found == state.threads.end() || found->second.start != identity.start) return pid_t{0};
     found->second.used = ++state.ticks;
     return found->second.pid;
   });
@@ -56,7 +73,7 @@ pid_t Sight::process_of(pid_t tid, const ProcessIdentity& identity) {
   const auto pid = reader_.process_of(tid);
   if (!pid) return 0;
   state_.with([&](State& state) {
-    keep(state.threads, tid, Thread{identity, *pid, ++state.ticks}, options_.process_limit * kThreadsPerProcess);
+    keep(state.threads, tid, Thread{identity.start, *pid, ++state.ticks}, options_.process_limit * kThreadsPerProcess);
   });
   return *pid;
 }
@@ -96,7 +113,7 @@ std::optional<Look::Found> Sight::recall(pid_t pid, const ProcessStat& stat) {
     if (seen.process->has_package()) return seen.writer;
     if (!first) first = seen.writer;
     pid = at->parent;
-    at = reader_.stat_of(pid);
+    at = stat_of(pid);
   }
   return first;
 }
@@ -144,7 +161,7 @@ Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew, bool& is
     if (writer->process().has_package()) return writer;
     if (!first) first = std::move(writer);
     pid = stat.parent;
-    const auto next = pid > 0 ? reader_.stat_of(pid) : std::nullopt;
+    const auto next = pid > 0 ? stat_of(pid) : std::nullopt;
     if (!next) break;
     stat = *next;
   }
@@ -153,7 +170,7 @@ Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew, bool& is
 
 std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat, bool anew, bool& is_late) {
   Seen seen = refreshed(seen_of(pid), pid, stat, anew, is_late);
-  if (!(seen.identity == stat.identity)) return nullptr;
+  if (!stat.identity.may_be(seen.identity)) return nullptr;
   std::shared_ptr<const Writer> writer = seen.writer;
   state_.with([&](State& state) {
     seen.used = ++state.ticks;
@@ -201,6 +218,7 @@ Sight::Seen Sight::looked_at(pid_t pid, const ProcessStat& stat, bool& is_late) 
   if (looked.is_late) return {};
   if (!looked.found) return seen;
   read_while_it_lives(*looked.found);
+  seen.identity = looked.found->identity;
   seen.process = std::make_shared<const Process>(std::move(*looked.found));
   return seen;
 }

@@ -29,6 +29,11 @@ class Sight : public std::enable_shared_from_this<Sight> {
   Sight(const WritersOptions& options, Milliseconds wait);
 
   [[nodiscard]] const ProcReader& reader() const { return reader_; }
+  /// As ProcReader::stat_of(), recognised. Does not block, nor does the next one.
+  [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
+  /// Has the identity show the program where this process has no right to see it (proc_pid_stat(5)), and the program is
+  /// the one that was looked at. Else it stays as it is: whoever asks has it looked at.
+  void recognise(pid_t pid, ProcessStat& stat) const;
   [[nodiscard]] Packages& packages() { return packages_; }
 
   /// Returns the process that a thread belongs to; 0 when that cannot be told. Does not block.
@@ -62,7 +67,7 @@ class Sight : public std::enable_shared_from_this<Sight> {
     uint64_t used = 0;
   };
   struct Thread {
-    ProcessIdentity identity;
+    uint64_t start = 0;
     pid_t pid = 0;
     uint64_t used = 0;
   };

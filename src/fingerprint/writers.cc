@@ -52,7 +52,7 @@ class ProcWriters final : public Writers {
     bool operator==(const Asker&) const = default;
   };
   /// Returns the process that a thread belongs to.
-  [[nodiscard]] std::optional<Asker> asker_of(pid_t tid);
+  [[nodiscard]] std::optional<Asker> asker_of(pid_t tid) const;
   /// Returns the process with those that started it.
   [[nodiscard]] std::vector<Asker> line_of(const Asker& asker) const;
   [[nodiscard]] std::shared_ptr<const Writer> identify(const std::optional<Asker>& asker);
@@ -99,12 +99,13 @@ std::optional<Look::Found> ProcWriters::see(pid_t pid, const ProcessStat& stat, 
   return sight_->result_of(*look, stat.owner);
 }
 
-std::optional<ProcWriters::Asker> ProcWriters::asker_of(pid_t tid) {
+std::optional<ProcWriters::Asker> ProcWriters::asker_of(pid_t tid) const {
   // The kernel gives 0 for a process that has no id in this pid namespace (fs/fuse/dev.c, fuse_get_req).
   const ProcReader& reader = sight_->reader();
   auto stat = tid <= 0 ? std::nullopt : reader.stat_of(tid);
   const pid_t pid = stat ? sight_->process_of(tid, stat->identity) : 0;
   if (pid > 0 && pid != tid) stat = reader.stat_of(pid);
+  if (pid > 0 && stat) sight_->recognise(pid, *stat);
   return pid > 0 && stat ? std::optional<Asker>({pid, *stat}) : std::nullopt;
 }
 
@@ -126,7 +127,7 @@ std::shared_ptr<const Writer> ProcWriters::identify(const std::optional<Asker>& 
 std::vector<ProcWriters::Asker> ProcWriters::line_of(const Asker& asker) const {
   std::vector<Asker> line{asker};
   while (line.size() < kAncestorLimit && line.back().stat.parent > 0) {
-    const auto stat = sight_->reader().stat_of(line.back().stat.parent);
+    const auto stat = sight_->stat_of(line.back().stat.parent);
     if (!stat) break;
     line.push_back({line.back().stat.parent, *stat});
   }
@@ -134,12 +135,14 @@ std::vector<ProcWriters::Asker> ProcWriters::line_of(const Asker& asker) const {
 }
 
 uint64_t ProcWriters::program_of(pid_t tid) const {
-  const auto stat = sight_->reader().stat_of(tid);
-  return stat ? stat->identity.start ^ stat->identity.stack ^ std::rotl(stat->identity.code, 1) : 0;
+  const auto asker = asker_of(tid);
+  if (!asker || !asker->stat.identity.shows_program()) return 0;
+  const ProcessIdentity& identity = asker->stat.identity;
+  return identity.start ^ identity.stack ^ std::rotl(identity.code, 1);
 }
 
 JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
-  const auto asker = asker_of(tid);
+  auto asker = asker_of(tid);
   if (!asker) {
     return {JobFacts::Kind::kUnknown, {}, "it cannot be looked at: it is of another pid namespace, or has ended"};
   }
@@ -162,6 +165,7 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
       jobs_.has_come(key);
     }
   }
+  sight_->recognise(asker->pid, asker->stat);
   // It may have loaded torch since it was looked at.
   if (writer && !writer->look() && !writer->process().has_package()) {
     const auto look = sight_->look_at(asker->pid, asker->stat, true);
@@ -174,6 +178,7 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   }
   JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, question, waits);
   if (job.kind == JobFacts::Kind::kNeither && writer && writer->process().shows_exec) {
+    for (Asker& one : line) sight_->recognise(one.pid, one.stat);
     others_.with([&](auto& all) { all[place] = std::move(line); });
   }
   waiting_.with([&](auto& waiting) {

@@ -31,11 +31,17 @@ constexpr size_t kLinkLimit = 4096;
 constexpr std::string_view kDeleted = " (deleted)";
 // Fields of /proc/PID/stat after the name, counted from the state as 0 (proc_pid_stat(5) counts from 1 with the pid).
 constexpr size_t kParentField = 1;
+constexpr size_t kFlagsField = 6;
 constexpr size_t kStartField = 19;
 constexpr size_t kSizeField = 20;
 constexpr size_t kCodeField = 23;
 constexpr size_t kStackField = 25;
 constexpr size_t kFields = 26;
+
+/// PF_FORKNOEXEC of the kernel's include/linux/sched.h.
+constexpr uint64_t kForkedFlag = 0x40;
+/// A program that executes others without end is not looked at.
+constexpr int kMostPrograms = 4;
 
 std::string_view take_word(std::string_view& rest) {
   const size_t start = std::min(rest.find_first_not_of(' '), rest.size());
@@ -261,6 +267,7 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) field = take_word(text);
   ProcessStat result;
+  uint64_t flags = 0;
   result.is_ended = is_ended;
   // Of a process that hides itself (PR_SET_DUMPABLE) the directory is root's.
   result.owner = status.st_uid;
@@ -271,9 +278,11 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
   }
   if (!parse_number(fields[kParentField], result.parent) || !parse_number(fields[kStartField], result.identity.start) ||
       !parse_number(fields[kCodeField], result.identity.code) ||
-      !parse_number(fields[kStackField], result.identity.stack) || !parse_number(fields[kSizeField], result.size)) {
+      !parse_number(fields[kStackField], result.identity.stack) || !parse_number(fields[kSizeField], result.size) ||
+      !parse_number(fields[kFlagsField], flags)) {
     return std::nullopt;
   }
+  result.is_forked = (flags & kForkedFlag) != 0;
   return result;
 }
 
@@ -358,7 +367,27 @@ std::vector<NamedFile> ProcReader::files_of(const Process& process, const LiveEn
   return files;
 }
 
+bool is_in_use(const Fd& pagemap) {
+  // fs/proc/task_mmu.c, pagemap_read(): nothing of memory that nobody has any more, and before it looks at the size,
+  // which is to be one of whole entries of eight bytes.
+  char byte = 0;
+  return pread(pagemap.get(), &byte, 1, 0) < 0 && errno == EINVAL;
+}
+
 std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& identity) const {
+  for (int turn = 0; turn < kMostPrograms; ++turn) {
+    const auto stat = stat_of(pid);
+    if (!stat || !identity.may_be(stat->identity)) return std::nullopt;  // another process has the number by now
+    if (auto process = look_once(pid, *stat)) return process;
+    const auto after = stat_of(pid);
+    if (!after || (after->identity == stat->identity && after->is_forked == stat->is_forked)) break;
+  }
+  return std::nullopt;
+}
+
+/// Nothing when it cannot be examined, or has become another program meanwhile.
+std::optional<Process> ProcReader::look_once(pid_t pid, const ProcessStat& before) const {
+  Fd memory(open(path(pid, "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
   Maps maps;
   maps.executable = read_link(path(pid, "exe"));
   const auto whole = read_lines(path(pid, "maps"), [&maps](std::string_view line) {
@@ -367,12 +396,16 @@ std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& ide
   if (!whole) return std::nullopt;
   Process& process = maps.process;
   process.pid = pid;
-  process.identity = identity;
+  process.identity = before.identity;
+  process.is_forked = before.is_forked;
   process.whole = *whole;
   process.shows_exec = has_random_addresses(pid);
   auto user = user_of(pid);
   const auto stat = stat_of(pid);
-  if (!user || !stat || !(stat->identity == identity)) return std::nullopt;  // another process has the number by now
+  if (!user || !stat || !(stat->identity == before.identity) || stat->is_forked != before.is_forked) {
+    return std::nullopt;
+  }
+  if (memory) process.memory = std::make_shared<const Fd>(std::move(memory));
   process.owner = stat->owner;
   process.user = std::move(*user);
   if (!process.has_package()) return std::move(process);

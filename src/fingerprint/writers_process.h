@@ -30,13 +30,19 @@ struct ProcessIdentity {
   uint64_t stack = 0;
   uint64_t code = 0;
   bool operator==(const ProcessIdentity&) const = default;
+  [[nodiscard]] bool shows_program() const { return stack != 0 || code > 1; }
+  /// Says whether this may be `known`: where this does not show its program, another program of the process is one too.
+  [[nodiscard]] bool may_be(const ProcessIdentity& known) const {
+    return shows_program() ? *this == known : start == known.start;
+  }
 };
 struct ProcessStat {
   ProcessIdentity identity;
   pid_t parent = 0;
   uid_t owner = 0;
-  uint64_t size = 0;      ///< of what it has mapped, in bytes: no library can be loaded without a change of it
-  bool is_ended = false;  ///< only its parent has not looked yet
+  uint64_t size = 0;       ///< of what it has mapped, in bytes: no library can be loaded without a change of it
+  bool is_ended = false;   ///< only its parent has not looked yet
+  bool is_forked = false;  ///< it has run no program of its own yet, and may share its parent's memory (vfork(2))
   bool operator==(const ProcessStat&) const = default;
 };
 
@@ -84,8 +90,16 @@ struct Process {
   bool whole = true;             ///< false: it has more mapped files than are examined
   /// false: its addresses are the same after each exec, so that its identity does not show one.
   bool shows_exec = true;
+  bool is_forked = false;  ///< as ProcessStat
+  /// Its /proc/PID/pagemap, which tells without any right whether it still runs the same program (is_in_use());
+  /// nullptr where the kernel has none.
+  std::shared_ptr<const Fd> memory{};
   [[nodiscard]] bool has_package() const { return !torch.path.empty() || !triton.path.empty(); }
 };
+
+/// Says whether a process still has the memory of which `pagemap` was opened: a program gets other memory with each
+/// execve(2). Does not block.
+[[nodiscard]] bool is_in_use(const Fd& pagemap);
 
 /// Why nothing that depends on the variables of such a process is shared (LiveEnvironment::live).
 inline constexpr const char* kMemoryNotRead =
@@ -159,7 +173,8 @@ class ProcReader {
   /// there from here, whatever the process's root is. Equal roots of different namespaces can have other file systems
   /// below them.
   [[nodiscard]] bool maps_our_paths(pid_t pid) const;
-  /// Examines a process. This and the functions below may block for ever: on the process's memory map, which the
+  /// Examines a process; one whose `identity` does not show its program as the program that it runs then. This and the
+  /// functions below may block for ever: on the process's memory map, which the
   /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
   /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).
   [[nodiscard]] std::optional<Process> look_at(pid_t pid, const ProcessIdentity& identity) const;
@@ -173,6 +188,7 @@ class ProcReader {
  private:
   [[nodiscard]] bool has_our_numbers(pid_t pid) const;
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
+  [[nodiscard]] std::optional<Process> look_once(pid_t pid, const ProcessStat& before) const;
   void enter_root(Process& process) const;
   [[nodiscard]] bool has_random_addresses(pid_t pid) const;
   [[nodiscard]] std::optional<LiveEnvironment> from_memory(const Process& process) const;

@@ -340,7 +340,7 @@ vfs::Job ThisHost::job_of(pid_t thread, bool makes) const {
   const uint64_t program = writers_->program_of(thread);
   std::string known = recent_jobs_.with([&](const auto& recent) {
     const bool is_same = recent[place].thread == thread && recent[place].program == program;
-    return is_same && now < recent[place].until ? recent[place].environment : std::string();
+    return program != 0 && is_same && now < recent[place].until ? recent[place].environment : std::string();
   });
   if (!known.empty()) return {vfs::Job::Kind::kKnown, std::move(known)};
   const fingerprint::JobFacts job = writers_->job_of(thread, {makes, kJobPatience, goes_on_});

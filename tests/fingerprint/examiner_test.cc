@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/fingerprint/examiner.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,6 +16,8 @@
 #include "fingerprint/look_messages.h"
 #include "fingerprint/looker.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/message.h"
+#include "support/temporary_directory.h"
 #include "writers_fixture.h"
 
 namespace inductorfs::fingerprint::testing {
@@ -141,6 +144,36 @@ TEST(Examiner, IsAskedWhoseAProcessIsAndNotItsChild) {
   EXPECT_EQ(looked.found->root, ProcReader("/proc").root_of(own.pid));
 }
 
+/// To read of another file could block for ever: of a pipe, of a disk that does not answer, of the kernel's log.
+TEST(Examiner, IsGivenNoOtherFileForTheSignOfAnExec) {
+  const Process own = own_process();
+  std::array<int, 2> pipe{-1, -1};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const Fd ends_of_pipe[] = {Fd(pipe[0]), Fd(pipe[1])};
+  const inductorfs::testing::TemporaryDirectory folder;
+  const std::string name = folder.path() + "/proc/" + std::to_string(own.pid) + "/pagemap";
+  write_text(name, "x");
+  const Fd of_disk(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd of_another(::open("/proc/1/pagemap", O_RDONLY | O_CLOEXEC));
+  const Fd another(::open(("/proc/" + std::to_string(own.pid) + "/maps").c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd right(::open(("/proc/" + std::to_string(own.pid) + "/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+  for (const Fd* sent : {&ends_of_pipe[0], &of_disk, &of_another, &another, &right}) {
+    SCOPED_TRACE(sent->get());
+    const Ends ends = new_ends();
+    const auto looker = make_far_looker(
+        ends.worker.get(), [] {}, kLong);
+    std::jthread examiner([&] {
+      const Fd connection = next_question(ends.examiner.get());
+      EXPECT_TRUE(send_message(connection.get(), taken(), std::array{sent->get(), -1}));
+      say(connection, to_text(own) + "\n");
+    });
+    const auto looked = looker->look_at(own.pid, {own.identity.start, 0, 1});
+    ASSERT_TRUE(looked.found.has_value());
+    EXPECT_EQ(looked.found->identity, own.identity) << "whoever asks need not know the program";
+    EXPECT_EQ(looked.found->memory != nullptr, sent == &right);
+  }
+}
+
 TEST(Examiner, WhoseChildrenCrashIsAskedTwice) {
   const Ends ends = new_ends();
   const Process own = own_process();
@@ -248,6 +281,7 @@ TEST(Examiner, SaysAllOfAProcess) {
   process.user = {1, 2, {3, 4}, true};
   process.whole = false;
   process.shows_exec = false;
+  process.is_forked = true;
   const auto read = process_from(to_text(process));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(to_text(*read), to_text(process));
@@ -256,6 +290,7 @@ TEST(Examiner, SaysAllOfAProcess) {
   EXPECT_EQ(read->user.groups, process.user.groups);
   EXPECT_EQ(read->environ_address, UINT64_MAX);
   EXPECT_FALSE(read->whole || read->shows_exec);
+  EXPECT_TRUE(read->is_forked);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 #include "writers_fixture.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +108,27 @@ void Site::load_torch(Program& program) const {
 }
 
 #ifdef THROUGH_EXAMINER
+/// Whether this thread, and those that it starts, may look at programs of root's: root's worker may not. What it starts
+/// by execve(2) gets all rights.
+void set_right_to_look(bool has_it) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> data{};
+  EXPECT_EQ(::syscall(SYS_capget, &header, data.data()), 0);
+  const uint32_t right = data[0].permitted & (1U << CAP_SYS_PTRACE);
+  data[0].effective = has_it ? data[0].effective | right : data[0].effective & ~right;
+  EXPECT_EQ(::syscall(SYS_capset, &header, data.data()), 0);
+}
+
+class RightsOfTests : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo&) override { set_right_to_look(true); }
+};
+
+class Listening : public ::testing::Environment {
+ public:
+  void SetUp() override { ::testing::UnitTest::GetInstance()->listeners().Append(new RightsOfTests); }
+};
+const ::testing::Environment* const listening = ::testing::AddGlobalTestEnvironment(new Listening);
+
 /// The socket to an examiner with these options, which ends with this process.
 int examiner_for(const WritersOptions& options) {
   static std::map<std::vector<std::string>, int> examiners;
@@ -141,6 +164,7 @@ std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Cou
 #ifdef THROUGH_EXAMINER
   WritersOptions with = options;
   with.examiner = examiner_for(options);
+  set_right_to_look(false);  // until the next test
   return open_writers_that_wait(with, counters, kWait);
 #else
   return open_writers_that_wait(options, counters, kWait);

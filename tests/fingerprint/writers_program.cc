@@ -4,14 +4,18 @@
 //   set NAME VALUE    setenv; unset NAME; clear
 //   thread            starts a thread that waits; answers its id
 //   fork              a child without an exec; spawn: one with an exec, that maps nothing; both answer its id and wait
+//   share             a child with this process's memory, as of vfork(2), that waits; answers its id
+//   go                has it execute a program, as spawn does
 //   exec              becomes this program again, with nothing mapped
 // Ends with its input; so do its children.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -64,6 +68,37 @@ std::string start_child(bool program) {
   return std::to_string(child);
 }
 
+/// What a child that shares this process's memory needs: it may call nothing that locks or allocates.
+struct Shared {
+  int go[2] = {-1, -1};    // a byte has it execute
+  int gone[2] = {-1, -1};  // its exec closes the child's end
+  char number[16] = {};
+};
+Shared shared;
+
+int share_memory(void*) {
+  char byte = 0;
+  if (read(shared.go[0], &byte, 1) == 1) {
+    (void)execl("/proc/self/exe", "writers_program", "wait", shared.number, nullptr);
+  }
+  _exit(0);
+}
+
+std::string start_sharing_child() {
+  static auto* const stack = new std::vector<char>(size_t{64} << 10);
+  if (pipe2(shared.go, O_CLOEXEC) != 0 || pipe2(shared.gone, O_CLOEXEC) != 0) return "no pipe";
+  (void)snprintf(shared.number, sizeof shared.number, "%d", life);
+  const pid_t child = clone(share_memory, stack->data() + stack->size(), CLONE_VM | SIGCHLD, nullptr);
+  (void)close(shared.gone[1]);
+  return std::to_string(child);
+}
+
+std::string let_it_execute() {
+  char byte = 'g';
+  (void)!write(shared.go[1], &byte, 1);
+  return read(shared.gone[0], &byte, 1) == 0 ? "ok" : "no";
+}
+
 std::string start_thread() {
   static auto* const threads = new std::vector<std::thread>;  // they end with the process, never before
   std::promise<pid_t> id;
@@ -88,6 +123,8 @@ std::string answer(const std::string& line) {
   if (command == "thread") return start_thread();
   if (command == "fork") return start_child(false);
   if (command == "spawn") return start_child(true);
+  if (command == "share") return start_sharing_child();
+  if (command == "go") return let_it_execute();
   if (command == "exec") (void)execl("/proc/self/exe", "writers_program", nullptr);
   return "?";
 }

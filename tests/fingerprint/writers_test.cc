@@ -182,6 +182,22 @@ TEST_F(WritersTest, LooksAgainAfterAnExec) {
   EXPECT_FALSE(after->process().has_package()) << "the new program has mapped nothing";
 }
 
+/// The memory that it had is still in use.
+TEST_F(WritersTest, LooksAgainAfterAnExecOfAChildThatHadItsParentsMemory) {
+  Program program;
+  site_.load_torch(program);
+  const pid_t child = program.start("share");
+  ASSERT_GT(child, 0);
+  const auto writers = open();
+  const auto before = writers->identify(child);
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->process().pid, child);
+  program.tell("go");
+  const auto after = writers->identify(child);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->process().pid, program.pid()) << "the new program has nothing mapped: another speaks for it";
+}
+
 TEST_F(WritersTest, HasNothingToSayOfAProcessThatIsGone) {
   Program program;
   site_.load_torch(program);

@@ -140,8 +140,8 @@ class Writers {
   /// (a batch system's, a launcher's) and its number of threads, as the process had them when it was observed last;
   /// empty when it was not observed. Does not block.
   [[nodiscard]] virtual std::map<std::string, std::string> job_variables(pid_t /*tid*/) { return {}; }
-  /// Returns a number that is another one once the process of this thread has become another program; 0 when the
-  /// process is gone. Reads one file of /proc.
+  /// Returns a number that is another one once the process of this thread has become another program; 0 when nobody can
+  /// tell, because the process is gone or was not looked at. Does not block.
   [[nodiscard]] virtual uint64_t program_of(pid_t /*tid*/) const { return 0; }
   /// Begins to read what job_of() will need to know of this process, which has been seen and may ask soon. Blocks for a
   /// look at the process only; settles nothing.

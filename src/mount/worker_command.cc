@@ -2,7 +2,6 @@
 #include "inductorfs/mount/worker_command.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -237,9 +236,6 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   return {};
 }
 
-/// To see an exec by two fields of /proc/PID/stat that the kernel shows nobody else.
-constexpr int kCapabilities[] = {CAP_SYS_PTRACE};
-
 /// For good, and before there are threads. Whatever takes rights over the host the mounter and the examiner do. What
 /// the kernel is asked for here it keeps. An ordinary user's worker has no rights, and its messenger is not
 /// set-user-id.
@@ -248,7 +244,7 @@ Result<void> give_up_rights() {
   const rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
   (void)::setrlimit(RLIMIT_MEMLOCK, &locked);  // best effort, as is what it is for (takeover/region.h)
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
-  return keep_capabilities(kCapabilities);
+  return keep_capabilities({});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("root")
 # linux/capability.h
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SYS_PTRACE, SYS_ADMIN = 0, 1, 2, 3, 4, 6, 7, 19, 21
 OF_MOUNTER = (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SYS_PTRACE, SYS_ADMIN)
-OF_WORKER = (SYS_PTRACE,)
+OF_WORKER = ()
 LIBC = ctypes.CDLL(None, use_errno=True)
 PIDFD_GETFD = 438  # asm-generic/unistd.h
 MOUNTER_FD = 15    # include/inductorfs/supervisor/protocol.h: kMounterFd

@@ -258,7 +258,8 @@ std::optional<ProcessSigns> Examiner::signs_of(pid_t thread) const {
   const auto stat = pid ? reader_.stat_of(*pid) : std::nullopt;
   if (!stat) return std::nullopt;
   const bool is_own = std::ranges::any_of(children_, [&](const Child& child) { return child.pid == *pid; });
-  return ProcessSigns{*pid, stat->identity.start, stat->parent, stat->owner, stat->is_ended, is_own};
+  return ProcessSigns{*pid,   stat->identity.start, stat->parent,       stat->owner, stat->is_ended,
+                      is_own, stat->identity.stack, stat->identity.code};
 }
 
 /// What the kernel tells at once.

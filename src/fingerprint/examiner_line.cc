@@ -32,6 +32,7 @@ constexpr int kMostFailures = 2;
 struct ExaminerLine::Wait {
   Deadline deadline;
   bool has_child = false;
+  bool takes_descriptor = false;
   const std::function<bool()>& cancelled;
 
   [[nodiscard]] bool is_over() const { return deadline.passed() || (cancelled && cancelled()); }
@@ -56,8 +57,10 @@ std::optional<bool> ExaminerLine::Wait::receive(ExaminerAnswer& answer, const st
         silence = Deadline::after(kSilence);
       }
     }
+    // A descriptor that nobody waits for never comes to be one of this process's: to close it could block.
     std::array<Fd, kMostDescriptors> further;
-    const ssize_t got = receive_message(answer.connection.get(), piece, further, MSG_DONTWAIT).size;
+    const ssize_t got = takes_descriptor ? receive_message(answer.connection.get(), piece, further, MSG_DONTWAIT).size
+                                         : ::recv(answer.connection.get(), piece.data(), piece.size(), MSG_DONTWAIT);
     if (further[0]) answer.descriptor = std::move(further[0]);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) return false;
@@ -114,7 +117,7 @@ std::optional<ExaminerAnswer> ExaminerLine::ask(const Question& question, Deadli
                                                 const std::function<bool()>& cancelled) const {
   const std::string text = to_text(question);
   if (text.size() > kQuestionLimit) return ExaminerAnswer{{}, std::string(kNothing), {}};
-  const Wait wait{deadline, question.ask != Ask::kSigns, cancelled};
+  const Wait wait{deadline, question.ask != Ask::kSigns, question.ask == Ask::kLook, cancelled};
   const bool is_brief = deadline.left() <= kExaminerMoment;
   for (int failures = 0;;) {
     ExaminerAnswer answer;

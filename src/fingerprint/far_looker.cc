@@ -63,6 +63,12 @@ class FarLooker final : public Looker {
     return {false, std::move(process)};
   }
 
+  std::optional<ProcessIdentity> identity_of(pid_t pid) override {
+    const auto signs = link_.signs_of(pid);
+    if (!signs || signs->pid != pid) return std::nullopt;
+    return ProcessIdentity{signs->start, signs->stack, signs->code};
+  }
+
   Looked<Variables> variables_of(const Process& process) override {
     Question question;
     question.ask = Ask::kVariables;

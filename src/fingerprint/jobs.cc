@@ -265,7 +265,11 @@ Jobs::Turn Jobs::take_turn(const Process& process) {
     entry.used = ++state.ticks;
     const bool gets_another = entry.lacks_torch() && !process.torch.path.empty();
     if (entry.answer && (!gets_another || entry.is_learning)) return {entry.answer, false};
-    if (!entry.process || gets_another) entry.process = std::make_shared<const Process>(process);
+    if (!entry.process || gets_another) {
+      auto kept = std::make_shared<Process>(process);
+      kept->memory.reset();  // a descriptor is remembered in one place
+      entry.process = std::move(kept);
+    }
     return {entry.answer, !std::exchange(entry.is_learning, true)};
   });
 }
@@ -333,6 +337,8 @@ std::optional<std::pair<pid_t, Jobs::Entry>> Jobs::nearest_ancestor(pid_t of) {
     const pid_t pid = stat->parent;
     stat = sight_->stat_of(pid);
     if (!stat) break;
+    const bool is_asked_about = state_.with([pid](const State& state) { return state.entries.contains(pid); });
+    if (is_asked_about) sight_->find_out(pid, *stat);
     auto entry = state_.with([&](const State& state) -> std::optional<Entry> {
       const auto found = state.entries.find(pid);
       if (found == state.entries.end() || !stat->identity.may_be(found->second.identity)) {

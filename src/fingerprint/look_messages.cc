@@ -264,7 +264,9 @@ std::string to_text(const ProcessSigns& signs) {
                   {"parent", signs.parent},
                   {"user", signs.user},
                   {"ended", signs.is_ended},
-                  {"own", signs.is_own}});
+                  {"own", signs.is_own},
+                  {"stack", signs.stack},
+                  {"code", signs.code}});
 }
 
 std::optional<ProcessSigns> process_signs_from(std::string_view line) {
@@ -275,6 +277,8 @@ std::optional<ProcessSigns> process_signs_from(std::string_view line) {
     json.at("user").get_to(signs.user);
     json.at("ended").get_to(signs.is_ended);
     json.at("own").get_to(signs.is_own);
+    signs.stack = unsigned_in(json, "stack");
+    signs.code = unsigned_in(json, "code");
   });
 }
 

@@ -32,8 +32,11 @@ struct Variables {
 class Looker {
  public:
   virtual ~Looker() = default;
-  /// As ProcReader::look_at(), with Process::memory.
+  /// As ProcReader::look_at(); with Process::memory where another process looks.
   [[nodiscard]] virtual Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) = 0;
+  /// Returns what the process is now: whoever looks knows that although the look itself takes long. Blocks for a
+  /// quarter of a second at most; nothing when nobody can tell.
+  [[nodiscard]] virtual std::optional<ProcessIdentity> identity_of(pid_t pid) = 0;
   /// As ProcReader::environment_of() and files_of().
   [[nodiscard]] virtual Looked<Variables> variables_of(const Process& process) = 0;
   /// As ProcReader::hold(). Blocks for a quarter of a second at most.

@@ -14,8 +14,17 @@ class NearLooker final : public Looker {
 
   Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) override {
     Looked<Process> looked;
-    (void)run_loose(kLookName, [&] { looked.found = reader_.look_at(pid, identity); });
+    (void)run_loose(kLookName, [&] {
+      looked.found = reader_.look_at(pid, identity);
+      // A descriptor of that thread is none of this one's. Who may look himself sees an exec without it.
+      if (looked.found) looked.found->memory.reset();
+    });
     return looked;
+  }
+
+  std::optional<ProcessIdentity> identity_of(pid_t pid) override {
+    const auto stat = reader_.stat_of(pid);
+    return stat ? std::optional(stat->identity) : std::nullopt;
   }
 
   Looked<Variables> variables_of(const Process& process) override {

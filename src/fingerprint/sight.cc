@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sight.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -33,6 +36,14 @@ void keep(std::map<pid_t, Value>& values, pid_t key, Value value, size_t limit) 
   values[key] = std::move(value);
 }
 
+/// An eighth of what this process may have open.
+size_t most_descriptors() {
+  constexpr rlim_t kShare = 8;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return std::max<size_t>(limit.rlim_cur / kShare, 1);
+}
+
 /// As long as it maps no more.
 bool has_nothing(const Process& process) { return !process.has_package() && process.whole; }
 
@@ -43,20 +54,24 @@ Sight::Sight(const WritersOptions& options, Milliseconds wait)
       wait_(wait),
       reader_(options.proc),
       looker_(looker_of(options)),
+      kept_(std::min(options.process_limit, most_descriptors())),
       packages_({options.cache_file, options.package_reader, options.package_deadline, looker_}) {}
 
-void Sight::recognise(pid_t pid, ProcessStat& stat) const {
+void Sight::recognise(pid_t pid, ProcessStat& stat) {
   if (stat.identity.shows_program()) return;
-  const auto process = state_.with([&](const State& state) {
-    const auto found = state.processes.find(pid);
-    return found == state.processes.end() ? nullptr : found->second.process;
-  });
+  const auto process = seen_of(pid).process;
   if (!process || !process->memory || !stat.identity.may_be(process->identity)) return;
   if (process->owner != stat.owner || process->is_forked != stat.is_forked) return;
   if (is_in_use(*process->memory)) stat.identity = process->identity;
 }
 
-std::optional<ProcessStat> Sight::stat_of(pid_t pid) const {
+void Sight::find_out(pid_t pid, ProcessStat& stat) {
+  recognise(pid, stat);
+  const auto now = stat.identity.shows_program() ? std::nullopt : looker_->identity_of(pid);
+  if (now && stat.identity.may_be(*now)) stat.identity = *now;
+}
+
+std::optional<ProcessStat> Sight::stat_of(pid_t pid) {
   auto stat = reader_.stat_of(pid);
   if (stat) recognise(pid, *stat);
   return stat;
@@ -170,11 +185,19 @@ Look::Found Sight::look_through(pid_t pid, ProcessStat stat, bool anew, bool& is
 
 std::shared_ptr<const Writer> Sight::look_once(pid_t pid, const ProcessStat& stat, bool anew, bool& is_late) {
   Seen seen = refreshed(seen_of(pid), pid, stat, anew, is_late);
-  if (!stat.identity.may_be(seen.identity)) return nullptr;
+  bool is_it = stat.identity.may_be(seen.identity);
+  if (!is_it && !is_late) {
+    // Who may look sees none of this program: memory that it had can be in use by another process (clone(2), CLONE_VM).
+    state_.with([pid](State& state) { state.processes.erase(pid); });
+    const auto now = stat_of(pid);
+    if (now) seen = refreshed({}, pid, *now, anew, is_late);
+    is_it = now && now->identity.may_be(seen.identity);
+  }
+  if (!is_it) return nullptr;
   std::shared_ptr<const Writer> writer = seen.writer;
   state_.with([&](State& state) {
     seen.used = ++state.ticks;
-    keep(state.processes, pid, std::move(seen), options_.process_limit);
+    keep(state.processes, pid, std::move(seen), kept_);
   });
   return writer;
 }
@@ -219,6 +242,7 @@ Sight::Seen Sight::looked_at(pid_t pid, const ProcessStat& stat, bool& is_late) 
   if (!looked.found) return seen;
   read_while_it_lives(*looked.found);
   seen.identity = looked.found->identity;
+  if (stat.identity.shows_program()) looked.found->memory.reset();  // it is seen without
   seen.process = std::make_shared<const Process>(std::move(*looked.found));
   return seen;
 }

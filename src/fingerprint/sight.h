@@ -30,10 +30,12 @@ class Sight : public std::enable_shared_from_this<Sight> {
 
   [[nodiscard]] const ProcReader& reader() const { return reader_; }
   /// As ProcReader::stat_of(), recognised. Does not block, nor does the next one.
-  [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid) const;
+  [[nodiscard]] std::optional<ProcessStat> stat_of(pid_t pid);
+  /// The same, and where that does not show the program asks who may see it. Blocks as Looker::identity_of().
+  void find_out(pid_t pid, ProcessStat& stat);
   /// Has the identity show the program where this process has no right to see it (proc_pid_stat(5)), and the program is
   /// the one that was looked at. Else it stays as it is: whoever asks has it looked at.
-  void recognise(pid_t pid, ProcessStat& stat) const;
+  void recognise(pid_t pid, ProcessStat& stat);
   [[nodiscard]] Packages& packages() { return packages_; }
 
   /// Returns the process that a thread belongs to; 0 when that cannot be told. Does not block.
@@ -103,6 +105,7 @@ class Sight : public std::enable_shared_from_this<Sight> {
   const Milliseconds wait_;
   const ProcReader reader_;
   const std::shared_ptr<Looker> looker_;
+  const size_t kept_;  ///< processes that are remembered here, each with a descriptor
   Packages packages_;
   std::atomic<uint64_t> scanned_{0};
   std::atomic<uint64_t> start_only_{0};

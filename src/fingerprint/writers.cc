@@ -53,6 +53,10 @@ class ProcWriters final : public Writers {
   };
   /// Returns the process that a thread belongs to.
   [[nodiscard]] std::optional<Asker> asker_of(pid_t tid) const;
+  /// Whether the look was at a program that the process ran before.
+  [[nodiscard]] static bool is_another_program(const Process& seen, const Asker& asker) {
+    return seen.pid == asker.pid && !asker.stat.identity.may_be(seen.identity);
+  }
   /// Returns the process with those that started it.
   [[nodiscard]] std::vector<Asker> line_of(const Asker& asker) const;
   [[nodiscard]] std::shared_ptr<const Writer> identify(const std::optional<Asker>& asker);
@@ -165,7 +169,13 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
       jobs_.has_come(key);
     }
   }
-  sight_->recognise(asker->pid, asker->stat);
+  if (const auto now = asker_of(tid); now && now->pid == asker->pid) asker->stat = now->stat;
+  sight_->find_out(asker->pid, asker->stat);
+  if (writer && !writer->look() && is_another_program(writer->process(), *asker)) {
+    const auto look = sight_->look_at(asker->pid, asker->stat);
+    const auto found = look ? look->wait(system_clock().now() + kLookWait) : std::nullopt;
+    writer = found ? *found : (look ? std::make_shared<const Writer>(look) : nullptr);
+  }
   // It may have loaded torch since it was looked at.
   if (writer && !writer->look() && !writer->process().has_package()) {
     const auto look = sight_->look_at(asker->pid, asker->stat, true);

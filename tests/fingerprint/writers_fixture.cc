@@ -110,7 +110,7 @@ void Site::load_torch(Program& program) const {
 #ifdef THROUGH_EXAMINER
 /// Whether this thread, and those that it starts, may look at programs of root's: root's worker may not. What it starts
 /// by execve(2) gets all rights.
-void set_right_to_look(bool has_it) {
+static void set_right_to_look(bool has_it) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> data{};
   EXPECT_EQ(::syscall(SYS_capget, &header, data.data()), 0);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -77,6 +78,7 @@ struct Shared {
 Shared shared;
 
 int share_memory(void*) {
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // the program that it began with may be gone by then
   char byte = 0;
   if (read(shared.go[0], &byte, 1) == 1) {
     (void)execl("/proc/self/exe", "writers_program", "wait", shared.number, nullptr);

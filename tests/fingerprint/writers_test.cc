@@ -198,6 +198,20 @@ TEST_F(WritersTest, LooksAgainAfterAnExecOfAChildThatHadItsParentsMemory) {
   EXPECT_EQ(after->process().pid, program.pid()) << "the new program has nothing mapped: another speaks for it";
 }
 
+/// Another process still has the memory.
+TEST_F(WritersTest, IsNotDeceivedForLongByAChildThatKeepsTheMemoryOfAnEarlierProgram) {
+  Program program;
+  site_.load_torch(program);
+  const auto writers = open(always_anew());
+  EXPECT_TRUE(writers->identify(program.pid())->process().has_package());
+  ASSERT_GT(program.start("share"), 0);
+  program.tell("exec", "ready");
+  const auto after = writers->identify(program.pid());
+  ASSERT_TRUE(after);
+  EXPECT_FALSE(after->process().has_package());
+  EXPECT_FALSE(writers->identify(program.pid())->process().has_package());
+}
+
 TEST_F(WritersTest, HasNothingToSayOfAProcessThatIsGone) {
   Program program;
   site_.load_torch(program);

@@ -62,6 +62,8 @@ struct ProcessSigns {
   uid_t user = 0;
   bool is_ended = false;  ///< only its parent has not looked yet
   bool is_own = false;    ///< it is a child of the examiner
+  uint64_t stack = 0;     ///< with the next one, which program it runs: other ones after each execve(2)
+  uint64_t code = 0;
 };
 
 class ExaminerLine;

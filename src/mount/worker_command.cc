@@ -2,6 +2,7 @@
 #include "inductorfs/mount/worker_command.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -12,6 +13,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "inductorfs/base/activity.h"
@@ -19,6 +22,7 @@
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/loose_thread.h"
+#include "inductorfs/base/mount_table.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
@@ -236,6 +240,13 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   return {};
 }
 
+/// Where /proc hides processes (hidepid of proc(5)), their users are found out by CAP_SYS_PTRACE alone.
+bool has_hidden_processes() {
+  const auto table = read_mount_table();
+  const MountEntry* const proc = find_mount_at(table, "/proc");
+  return proc != nullptr && proc->super_options.find("hidepid=") != std::string::npos;
+}
+
 /// For good, and before there are threads. Whatever takes rights over the host the mounter and the examiner do. What
 /// the kernel is asked for here it keeps. An ordinary user's worker has no rights, and its messenger is not
 /// set-user-id.
@@ -244,7 +255,8 @@ Result<void> give_up_rights() {
   const rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
   (void)::setrlimit(RLIMIT_MEMLOCK, &locked);  // best effort, as is what it is for (takeover/region.h)
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
-  return keep_capabilities({});
+  constexpr std::array kToSeeHidden = {CAP_SYS_PTRACE};
+  return keep_capabilities(has_hidden_processes() ? std::span<const int>(kToSeeHidden) : std::span<const int>());
 }
 
 }  // namespace

@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from inductorfs_testing.node import files_of
+from inductorfs_testing.places import program
 from inductorfs_testing.processes import PATIENCE, Failed, wait_until
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -67,6 +69,23 @@ def test_each_has_the_rights_that_it_needs_and_no_others(cluster, who):
         assert status["NoNewPrivs"] == "1"
     unmount(node)
     check_gone(node, places)
+
+
+def test_a_worker_sees_programs_where_proc_hides_them(cluster):
+    node = cluster.node("a", start=False)
+    script = '''
+        mount -t proc -o hidepid=2,gid=4711 proc /proc && "$0" mount "$1" --store "$2" --no-also && chmod 1777 "$1" || exit 1
+        setpriv --reuid 1000 --regid 1000 --clear-groups sh -c 'mkdir "$0"/of && echo x > "$0"/of/file' "$1"
+        echo "written=$?" $(grep -h CapEff /proc/$(pgrep -f "^inductorfs worker $1")/status)
+        "$0" unmount "$1"'''
+    node.cache.mkdir(parents=True, exist_ok=True)
+    for folder in (node.cache, *node.cache.parents[:3]):
+        folder.chmod(0o755)
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, program(), node.cache,
+                           cluster.directory / "hidden"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    assert f"written=0 CapEff: {1 << SYS_PTRACE:016x}\n" in done.stdout, done
+    assert "host.job_unknown" not in (cluster.directory / "hidden" / "log").read_text()
 
 
 def test_a_mounter_has_nothing_of_the_store_and_the_cluster(cluster):

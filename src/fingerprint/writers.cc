@@ -171,21 +171,14 @@ JobFacts ProcWriters::job_of(pid_t tid, const JobQuestion& question) {
   }
   if (const auto now = asker_of(tid); now && now->pid == asker->pid) asker->stat = now->stat;
   sight_->find_out(asker->pid, asker->stat);
-  if (writer && !writer->look() && is_another_program(writer->process(), *asker)) {
-    const auto look = sight_->look_at(asker->pid, asker->stat);
+  const auto look_again = [&](bool anew) {
+    const auto look = sight_->look_at(asker->pid, asker->stat, anew);
     const auto found = look ? look->wait(system_clock().now() + kLookWait) : std::nullopt;
     writer = found ? *found : (look ? std::make_shared<const Writer>(look) : nullptr);
-  }
+  };
+  if (writer && !writer->look() && is_another_program(writer->process(), *asker)) look_again(false);
   // It may have loaded torch since it was looked at.
-  if (writer && !writer->look() && !writer->process().has_package()) {
-    const auto look = sight_->look_at(asker->pid, asker->stat, true);
-    const auto found = look ? look->wait(system_clock().now() + kLookWait) : std::nullopt;
-    if (found) {
-      writer = *found;
-    } else {
-      writer = look ? std::make_shared<const Writer>(look) : nullptr;
-    }
-  }
+  if (writer && !writer->look() && !writer->process().has_package()) look_again(true);
   JobFacts job = jobs_.learn(asker->pid, asker->stat, writer, question, waits);
   if (job.kind == JobFacts::Kind::kNeither && writer && writer->process().shows_exec) {
     for (Asker& one : line) sight_->recognise(one.pid, one.stat);

@@ -1,7 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
+import stat
 import sys
+import tempfile
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support" / "python"))
 
 from inductorfs_testing.fixtures import cluster, redis_server  # noqa: E402,F401 (fixtures for every ring below)
+
+_SHARED = {path: path.stat().st_mode for path in map(Path, ("/", tempfile.gettempdir(), "/var/tmp", "/dev/shm", "/run")) if path.is_dir()}
+
+
+@pytest.fixture(autouse=True)
+def _directories_of_all_stay_as_they_are():
+    """A test that closes /tmp to others fails here, and not ten others an hour later, or on the next run."""
+    yield
+    for path, mode in _SHARED.items():
+        found = path.stat().st_mode
+        if found != mode:
+            path.chmod(stat.S_IMODE(mode))
+            pytest.fail(f"the mode of {path} was changed from {mode:o} to {found:o}", pytrace=False)

@@ -29,11 +29,10 @@ def acting_as(uid):
 
 
 @pytest.fixture
-def shared(place):
+def shared(cluster, place):
     """As /tmp; everybody may go there, as to the mount."""
-    for above in (place.root, *place.root.parents):
-        if above.stat().st_mode & 0o001 == 0:
-            above.chmod(above.stat().st_mode | 0o001)
+    for above in (cluster.directory, place.root):
+        above.chmod(0o711)
     directory = place.root / "shared"
     directory.mkdir()
     directory.chmod(0o1777)

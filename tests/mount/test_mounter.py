@@ -79,7 +79,7 @@ def test_a_worker_sees_programs_where_proc_hides_them(cluster):
         echo "written=$?" $(grep -h CapEff /proc/$(pgrep -f "^inductorfs worker $1")/status)
         "$0" unmount "$1"'''
     node.cache.mkdir(parents=True, exist_ok=True)
-    for folder in (node.cache, *node.cache.parents[:3]):
+    for folder in (node.cache, node.root, cluster.directory):
         folder.chmod(0o755)
     done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, program(), node.cache,
                            cluster.directory / "hidden"], capture_output=True, text=True, timeout=60)

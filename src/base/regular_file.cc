@@ -2,10 +2,19 @@
 #include "inductorfs/base/regular_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <utility>
+#include <vector>
 
 namespace inductorfs {
 namespace {
@@ -13,6 +22,77 @@ namespace {
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 /// Even somebody who renames all the time is not in the way of as many walks in a row.
 constexpr int kMostRaces = 1000;
+constexpr int kMostLinks = 40;  // as many as the kernel follows
+constexpr ino_t kProcRoot = 1;  // linux/proc_fs.h: PROC_ROOT_INO
+
+/// What openat2(2) does with RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS, one name after the other. Confined to one call.
+class WalkInRoot {
+ public:
+  WalkInRoot(int root, const std::string& path, int flags) : root_(root), flags_(flags | O_CLOEXEC), rest_(path) {}
+
+  /// Leaves errno where it returns nothing.
+  Fd run() {
+    if (rest_.empty() || rest_.size() >= PATH_MAX) return failed(rest_.empty() ? ENOENT : ENAMETOOLONG);
+    for (std::string name = next(); !name.empty(); name = next()) {
+      if (name == ".") continue;
+      if (name == "..") {
+        if (!way_.empty()) way_.pop_back();
+        continue;
+      }
+      const bool is_last = rest_.empty();
+      Fd fd(::openat(at(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+      struct stat found {};
+      if (!fd || ::fstat(fd.get(), &found) != 0) return {};
+      if (S_ISLNK(found.st_mode) && !(is_last && (flags_ & O_NOFOLLOW) != 0)) {
+        if (const int error = follow(fd); error != 0) return failed(error);
+      } else if (is_last) {
+        const bool is_as_wanted = (flags_ & O_PATH) != 0 && (flags_ & O_DIRECTORY) == 0;
+        return is_as_wanted ? std::move(fd) : Fd(::openat(at(), name.c_str(), flags_ | O_NOFOLLOW));
+      } else {
+        way_.push_back(std::move(fd));
+      }
+    }
+    return Fd(::openat(at(), ".", flags_));
+  }
+
+ private:
+  static Fd failed(int error) {
+    errno = error;
+    return {};
+  }
+  [[nodiscard]] int at() const { return way_.empty() ? root_ : way_.back().get(); }
+
+  /// Takes a name off the rest of the path; empty at its end, and after a last slash, which asks for a directory.
+  std::string next() {
+    const size_t start = std::min(rest_.find_first_not_of('/'), rest_.size());
+    const size_t end = std::min(rest_.find('/', start), rest_.size());
+    std::string name = rest_.substr(start, end - start);
+    rest_.erase(0, end);
+    return name;
+  }
+
+  /// Returns what errno is to be. Links of /proc lead out of any root, but for those at its top, which are text.
+  int follow(const Fd& link) {
+    struct statfs disk {};
+    struct stat directory {};
+    if (::fstatfs(link.get(), &disk) != 0 || ::fstat(at(), &directory) != 0) return errno;
+    if (disk.f_type == PROC_SUPER_MAGIC && directory.st_ino != kProcRoot) return ELOOP;
+    if (++links_ > kMostLinks) return ELOOP;
+    std::array<char, PATH_MAX> target{};
+    const ssize_t size = ::readlinkat(link.get(), "", target.data(), target.size());
+    if (size <= 0) return size == 0 ? ENOENT : errno;
+    if (static_cast<size_t>(size) + rest_.size() >= 2UL * PATH_MAX) return ENAMETOOLONG;
+    if (target[0] == '/') way_.clear();
+    rest_.insert(0, target.data(), static_cast<size_t>(size));
+    return 0;
+  }
+
+  const int root_;
+  const int flags_;
+  std::string rest_;
+  std::vector<Fd> way_;  ///< directories below the root
+  int links_ = 0;
+};
 
 }  // namespace
 
@@ -48,6 +128,8 @@ Result<Fd> open_in_root(int root, const std::string& path, int flags) {
     fd.reset(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
     if (!fd && errno != EAGAIN) break;
   }
+  // Before Linux 5.6, and for whoever may only read (call_filter.h).
+  if (!fd && errno == ENOSYS) fd = WalkInRoot(root, path, flags).run();
   if (!fd) return fail_errno("open", path);
   return fd;
 }

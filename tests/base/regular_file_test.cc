@@ -7,10 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
+#include "inductorfs/base/call_filter.h"
+#include "inductorfs/base/sanitized.h"
 #include "support/emulator.h"
 #include "support/temporary_directory.h"
 
@@ -61,7 +65,27 @@ TEST(RegularFile, IsWhatReadFileReadsToo) {
   }
 }
 
-TEST(RegularFile, OfAnotherRootIsLookedForBelowIt) {
+/// With openat2(2), and without it: in a thread that may only read.
+class FileOfAnotherRoot : public ::testing::TestWithParam<bool> {
+ protected:
+  static void look(const std::function<void()>& act) {
+    if (GetParam()) return act();
+    const auto filter = CallFilter::for_reading();
+    ASSERT_TRUE(filter);
+    std::jthread([&] {
+      ASSERT_TRUE(filter->apply());
+      act();
+    }).join();
+  }
+};
+
+#ifdef INDUCTORFS_SANITIZED
+INSTANTIATE_TEST_SUITE_P(, FileOfAnotherRoot, ::testing::Values(true));
+#else
+INSTANTIATE_TEST_SUITE_P(, FileOfAnotherRoot, ::testing::Bool());
+#endif
+
+TEST_P(FileOfAnotherRoot, IsLookedForBelowIt) {
   INDUCTORFS_NEEDS_OPENAT2();
   const TemporaryDirectory temporary;
   std::filesystem::create_directories(temporary / "root/a");
@@ -70,25 +94,48 @@ TEST(RegularFile, OfAnotherRootIsLookedForBelowIt) {
   std::filesystem::create_symlink("/a/file", temporary / "root/link");
   std::filesystem::create_symlink(temporary / "outside", temporary / "root/stray");
   std::filesystem::create_symlink("/proc/self/root", temporary / "root/magic");
+  std::filesystem::create_symlink("loop", temporary / "root/loop");
+  std::filesystem::create_symlink("a/", temporary / "root/directory");
+  std::filesystem::create_symlink("../../a", temporary / "root/a/up");
   const auto root = open_at(AT_FDCWD, temporary / "root", O_PATH | O_DIRECTORY);
-  ASSERT_TRUE(root);
-  const auto open_inside = [&root](const std::string& path, uint64_t limit) -> Result<Fd> {
-    INDUCTORFS_TRY_ASSIGN(const auto found, open_in_root(root->get(), path, O_PATH));
-    return reopen_regular(found, path, limit);
-  };
-  for (const char* path : {"/a/file", "a/file", "/link", "/../../a/file"}) {
-    EXPECT_TRUE(open_inside(path, 100).has_value()) << path;
-  }
-  for (const char* path : {"/stray", "/../outside", "/magic/etc/passwd"}) {
-    EXPECT_EQ(open_inside(path, 100).error().code(), ErrorCode::kNotFound) << path;
-  }
-  EXPECT_EQ(open_inside("/a/file", 5).error().code(), ErrorCode::kTooLarge);
-  EXPECT_EQ(open_inside("/a", 100).error().code(), ErrorCode::kInvalid);
+  const auto top = open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
+  ASSERT_TRUE(root && top);
+  look([&] {
+    const auto open_inside = [&root](const std::string& path, uint64_t limit) -> Result<Fd> {
+      INDUCTORFS_TRY_ASSIGN(const auto found, open_in_root(root->get(), path, O_PATH));
+      return reopen_regular(found, path, limit);
+    };
+    for (const char* path : {"/a/file", "a/file", "/link", "/../../a/file", "//a/./file", "directory/file",
+                             "a/up/up/file", "a/../a/../../a/file"}) {
+      EXPECT_TRUE(open_inside(path, 100).has_value()) << path;
+    }
+    for (const char* path : {"/stray", "/../outside", "/magic/etc/passwd", "", "a/nothing"}) {
+      EXPECT_EQ(open_inside(path, 100).error().code(), ErrorCode::kNotFound) << path;
+    }
+    EXPECT_EQ(open_inside("/a/file", 5).error().code(), ErrorCode::kTooLarge);
+    EXPECT_EQ(open_inside("/a", 100).error().code(), ErrorCode::kInvalid);
+    const auto error_of = [](int at, const std::string& path, int flags) {
+      return open_in_root(at, path, flags) ? 0 : errno;
+    };
+    EXPECT_EQ(error_of(root->get(), "loop", O_PATH), ELOOP);
+    EXPECT_EQ(error_of(root->get(), "link", O_RDONLY | O_NOFOLLOW), ELOOP);
+    EXPECT_EQ(error_of(root->get(), "link", O_PATH | O_NOFOLLOW), 0);
+    EXPECT_EQ(error_of(root->get(), "a/file/", O_PATH), ENOTDIR);
+    EXPECT_EQ(error_of(root->get(), "a/file/x", O_PATH), ENOTDIR);
+    EXPECT_EQ(error_of(root->get(), "a/file", O_PATH | O_DIRECTORY), ENOTDIR);
+    for (const char* path : {"/", ".", "..", "a/", "a/.", "directory", "directory/.."}) {
+      EXPECT_EQ(error_of(root->get(), path, O_RDONLY | O_DIRECTORY), 0) << path;
+    }
+    for (const char* path : {"proc/self/root", "proc/self/cwd/x", "proc/self/exe"}) {
+      EXPECT_EQ(error_of(top->get(), path, O_PATH), ELOOP) << path;
+    }
+    for (const char* path : {"proc/self/stat", "proc/mounts"}) EXPECT_EQ(error_of(top->get(), path, O_PATH), 0) << path;
+  });
 }
 
 /// The kernel gives up on a path with ".." when anything on this host is mounted or renamed at that moment
 /// (openat2(2), EAGAIN).
-TEST(RegularFile, IsFoundWhateverElseIsRenamed) {
+TEST_P(FileOfAnotherRoot, IsFoundWhateverElseIsRenamed) {
   INDUCTORFS_NEEDS_OPENAT2();
   const TemporaryDirectory temporary;
   std::filesystem::create_directories(temporary / "root/bin");
@@ -108,10 +155,12 @@ TEST(RegularFile, IsFoundWhateverElseIsRenamed) {
       (void)::rename(two.c_str(), one.c_str());
     }
   });
-  for (int i = 0; i < 20'000; ++i) {
-    const auto found = open_in_root(root->get(), path, O_PATH);
-    ASSERT_TRUE(found) << i << ": " << to_string(found.error().code());
-  }
+  look([&] {
+    for (int i = 0; i < 20'000; ++i) {
+      const auto found = open_in_root(root->get(), path, O_PATH);
+      ASSERT_TRUE(found) << i << ": " << to_string(found.error().code());
+    }
+  });
 }
 
 }  // namespace

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/base/call_filter.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/mount_table.h"
+#include "inductorfs/base/regular_file.h"
+#include "support/emulator.h"
+#include "support/temporary_directory.h"
+
+namespace inductorfs {
+namespace {
+
+using testing::TemporaryDirectory;
+
+constexpr int kNoChild = 255;
+
+/// Returns what `act` returned in a child, of one byte.
+int in_child(bool is_filtered, const std::function<int()>& act) {
+  const auto filter = CallFilter::for_reading();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (is_filtered && (!filter || !filter->apply())) ::_exit(kNoChild);
+    ::_exit(act());
+  }
+  int status = 0;
+  if (pid < 0 || ::waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) return kNoChild;
+  return WEXITSTATUS(status);
+}
+
+/// As the kernel answers it: glibc's functions have other ways for some.
+template <typename... Arguments>
+long call(long number, Arguments... arguments) {
+  errno = 0;
+  return ::syscall(number, arguments...);
+}
+
+TEST(CallFilter, LetsAProcessReadAndAnswer) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  ASSERT_TRUE(CallFilter::is_supported());
+  const TemporaryDirectory temporary;
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, temporary / "file", "what it says"));
+  std::filesystem::create_symlink("file", temporary / "link");
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Fd ours(ends[0]);
+  const Fd theirs(ends[1]);
+  const int left = in_child(true, [&] {
+    const auto text = read_regular(temporary / "link", 100);
+    if (!text) return 1;
+    std::vector<std::string> large;  // more memory than the heap has at once
+    for (int i = 0; i < 100; ++i) large.emplace_back(size_t{1} << 20, 'x');
+    size_t names = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(temporary.path())) names += entry.exists() ? 1 : 0;
+    if (names != 2 || read_mount_table().empty()) return 2;
+    return write_full(theirs.get(), *text) ? 0 : 3;
+  });
+  EXPECT_EQ(left, 0);
+  std::array<char, 64> room{};
+  EXPECT_EQ(::recv(ours.get(), room.data(), room.size(), MSG_DONTWAIT), 12);
+}
+
+/// Each of these does something without the filter, or the kernel says why not.
+TEST(CallFilter, RefusesWhatAnAttackerWouldBeginWith) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  const TemporaryDirectory temporary;
+  const std::string file = temporary / "file";
+  const std::string fresh = temporary / "fresh";
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "what it says"));
+  const Fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 8> bytes{};
+  const iovec memory{bytes.data(), bytes.size()};
+  open_how how{};
+  const auto open_as = [&](int flags) {
+    return [&file, flags] { return call(SYS_openat, AT_FDCWD, file.c_str(), flags, 0600); };
+  };
+  const std::vector<std::pair<const char*, std::function<long()>>> calls = {
+      {"open for writing", open_as(O_WRONLY)},
+      {"open for both", open_as(O_RDWR)},
+      {"open and create", open_as(O_RDONLY | O_CREAT)},
+      {"open and empty", open_as(O_RDONLY | O_TRUNC)},
+      {"open, access mode 3", open_as(O_ACCMODE)},
+      {"a file without a name", [&] { return call(SYS_openat, AT_FDCWD, "/tmp", O_TMPFILE | O_WRONLY, 0600); }},
+      {"openat2", [&] { return call(SYS_openat2, AT_FDCWD, file.c_str(), &how, sizeof how); }},
+      {"mkdirat", [&] { return call(SYS_mkdirat, AT_FDCWD, fresh.c_str(), 0700); }},
+      {"unlinkat", [&] { return call(SYS_unlinkat, AT_FDCWD, fresh.c_str(), 0); }},
+      {"linkat", [&] { return call(SYS_linkat, AT_FDCWD, file.c_str(), AT_FDCWD, fresh.c_str(), 0); }},
+      {"renameat2", [&] { return call(SYS_renameat2, AT_FDCWD, file.c_str(), AT_FDCWD, fresh.c_str(), 0); }},
+      {"fchmodat", [&] { return call(SYS_fchmodat, AT_FDCWD, file.c_str(), 0600); }},
+      {"fchownat", [&] { return call(SYS_fchownat, AT_FDCWD, file.c_str(), -1, -1, 0); }},
+      {"ftruncate", [&] { return call(SYS_ftruncate, opened.get(), 0); }},
+      {"pwrite64", [&] { return call(SYS_pwrite64, opened.get(), bytes.data(), 1, 0); }},
+      {"fcntl, a lease", [&] { return call(SYS_fcntl, opened.get(), F_SETLEASE, F_RDLCK); }},
+      {"fcntl, flags", [&] { return call(SYS_fcntl, opened.get(), F_SETFL, O_NONBLOCK); }},
+      {"ioctl", [&] { return call(SYS_ioctl, opened.get(), 0x5401, bytes.data()); }},
+      {"socket", [] { return call(SYS_socket, AF_UNIX, SOCK_STREAM, 0); }},
+      {"connect", [&] { return call(SYS_connect, opened.get(), nullptr, 0); }},
+      {"memfd_create", [] { return call(SYS_memfd_create, "inductorfs-test", MFD_CLOEXEC); }},
+      {"clone", [] { return call(SYS_clone, CLONE_THREAD, nullptr, nullptr, nullptr, nullptr); }},
+      {"clone3", [] { return call(SYS_clone3, nullptr, 0); }},
+      {"execve", [] { return call(SYS_execve, "/nonexistent", nullptr, nullptr); }},
+      {"execveat", [] { return call(SYS_execveat, AT_FDCWD, "/nonexistent", nullptr, nullptr, 0); }},
+      {"kill", [] { return call(SYS_kill, ::getppid(), 0); }},
+      {"tgkill", [] { return call(SYS_tgkill, ::getppid(), ::getppid(), 0); }},
+      {"pidfd_open", [] { return call(SYS_pidfd_open, ::getppid(), 0); }},
+      {"ptrace", [] { return call(SYS_ptrace, PTRACE_ATTACH, -1, nullptr, nullptr); }},
+      {"process_vm_readv", [&] { return call(SYS_process_vm_readv, ::getpid(), &memory, 1, &memory, 1, 0); }},
+      {"process_vm_writev", [&] { return call(SYS_process_vm_writev, ::getpid(), &memory, 1, &memory, 1, 0); }},
+      {"prctl", [] { return call(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0); }},
+      {"setresuid", [] { return call(SYS_setresuid, -1, -1, -1); }},
+      {"setfsuid", [] { return call(SYS_setfsuid, -1); }},
+      {"capset", [] { return call(SYS_capset, nullptr, nullptr); }},
+      {"unshare", [] { return call(SYS_unshare, 0); }},
+      {"setns", [&] { return call(SYS_setns, opened.get(), 0); }},
+      {"mount", [] { return call(SYS_mount, nullptr, "/nonexistent", nullptr, 0, nullptr); }},
+      {"chroot", [] { return call(SYS_chroot, "/nonexistent"); }},
+      {"prlimit64", [] { return call(SYS_prlimit64, ::getppid(), 0, nullptr, nullptr); }},
+      {"memory that runs",
+       [] { return call(SYS_mmap, nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }},
+      {"mprotect to run", [] { return call(SYS_mprotect, nullptr, 4096, PROT_READ | PROT_EXEC); }},
+  };
+  const auto in_children = [&calls](bool is_filtered) {
+    std::vector<std::string> unknown;
+    for (const auto& [what, act] : calls) {
+      if (in_child(is_filtered, [&act = act] { return act() < 0 ? errno : 0; }) == ENOSYS) unknown.emplace_back(what);
+    }
+    return unknown;
+  };
+  EXPECT_EQ(in_children(true).size(), calls.size());
+  EXPECT_FALSE(std::filesystem::exists(fresh));
+  EXPECT_EQ(read_regular(file, 100).value_or(""), "what it says");
+  EXPECT_EQ(in_children(false), std::vector<std::string>()) << "nothing is learned of a call that this kernel lacks";
+}
+
+/// glibc uses what another machine or release of it has; each of them opens files.
+TEST(CallFilter, LetsOpenToRead) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  for (const int flags : {O_RDONLY, O_PATH, O_RDONLY | O_DIRECTORY, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW}) {
+    EXPECT_EQ(in_child(true, [flags] { return call(SYS_openat, AT_FDCWD, "/", flags | O_CLOEXEC) < 0 ? errno : 0; }), 0)
+        << flags;
+  }
+}
+
+}  // namespace
+}  // namespace inductorfs

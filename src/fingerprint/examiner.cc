@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/base/sanitized.h"
@@ -126,10 +127,23 @@ void limit_memory([[maybe_unused]] uint64_t bytes) {
   (void)::setrlimit(RLIMIT_CORE, &no_core);
 }
 
+/// Nothing where neither the library nor the kernel has such filters, and for sanitizers, which make calls of their
+/// own.
+std::optional<CallFilter> filter_of_reading() {
+#ifdef INDUCTORFS_SANITIZED
+  return std::nullopt;
+#else
+  auto filter = CallFilter::for_reading();
+  if (!filter || !CallFilter::is_supported()) return std::nullopt;
+  return std::move(*filter);
+#endif
+}
+
 /// One thread that never blocks; what may block is a child's.
 class Examiner {
  public:
-  Examiner(int socket, const ExaminerOptions& options) : socket_(socket), options_(options), reader_(options.proc) {}
+  Examiner(int socket, const ExaminerOptions& options)
+      : socket_(socket), options_(options), reader_(options.proc), reading_(filter_of_reading()) {}
   void run();
 
  private:
@@ -158,6 +172,7 @@ class Examiner {
   const int socket_;
   const ExaminerOptions& options_;
   const ProcReader reader_;
+  const std::optional<CallFilter> reading_;
   std::map<Whose, std::deque<Asked>> waiting_;
   std::list<Child> children_;
   std::list<Holding> holdings_;
@@ -390,10 +405,12 @@ void Examiner::be_child(const Asked& asked) {
   if (task != options_.tasks.end()) rights = task->second.capabilities;
   if (!keep_capabilities(rights)) ::_exit(1);
   limit_memory(task == options_.tasks.end() ? kMemory : task->second.memory);
+  (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
+  const bool only_reads = task == options_.tasks.end() ? ask != Ask::kPackage : task->second.only_reads;
+  if (only_reads && reading_ && !reading_->apply()) ::_exit(1);
   std::shared_ptr<const Fd> memory;
   std::string line = ask == Ask::kPackage ? read(asked) : (ask == Ask::kTask ? run(asked) : look(asked, memory));
   line += '\n';
-  (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
   if (memory && send_message(asked.connection.get(), line.substr(0, 1), std::array{memory->get()})) line.erase(0, 1);
   (void)write_full(asked.connection.get(), line);
   ::_exit(0);

@@ -63,6 +63,7 @@ fingerprint::ExaminerTask job_task() {
   fingerprint::ExaminerTask task;
   task.capabilities = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
   task.deadline = kDeadline;
+  task.only_reads = true;
   task.answer = [](const fingerprint::ExaminerCall& call) {
     const auto signs = ledger::read_job_signs(kProc, call.pid);
     return signs ? ledger::to_text(*signs) : std::string();
@@ -74,6 +75,7 @@ fingerprint::ExaminerTask mounts_task() {
   fingerprint::ExaminerTask task;
   task.capabilities = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
   task.deadline = kDeadline;
+  task.only_reads = true;
   task.answer = [](const fingerprint::ExaminerCall& call) {
     return read_file(AT_FDCWD, path_of(call.pid, "mountinfo"), ProcessViews::kMostBytes).value_or("");
   };

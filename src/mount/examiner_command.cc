@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "asked_processes.h"
+#include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/fingerprint/examiner.h"
@@ -74,6 +75,12 @@ int examiner_command(const std::string& mountpoint, const std::string& cache_fil
   if (!ready) {
     (void)::fputs(error_line(ready.error()).c_str(), stderr);
     return EXIT_FAILURE;
+  }
+  if (!CallFilter::is_supported()) {
+    (void)::fputs(warning_line("this kernel has no filters of system calls, so what looks at processes may make all of "
+                               "them: boot one with CONFIG_SECCOMP_FILTER")
+                      .c_str(),
+                  stderr);
   }
   fingerprint::ExaminerOptions options;
   options.cache_file = cache_file;

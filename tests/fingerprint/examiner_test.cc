@@ -17,6 +17,9 @@
 #include "fingerprint/looker.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/message.h"
+#include "inductorfs/base/sanitized.h"
+#include "support/emulator.h"
+#include "support/forked_examiner.h"
 #include "support/temporary_directory.h"
 #include "writers_fixture.h"
 
@@ -173,6 +176,24 @@ TEST(Examiner, IsGivenNoOtherFileForTheSignOfAnExec) {
     EXPECT_EQ(looked.found->memory != nullptr, sent == &right);
   }
 }
+
+#ifndef INDUCTORFS_SANITIZED  // which makes calls of its own
+TEST(Examiner, HasWhatOnlyReadsDoNothingElse) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  ExaminerTask acts;
+  acts.answer = [](const ExaminerCall&) {
+    const std::string text = read_file(AT_FDCWD, "/proc/self/stat", 4096).value_or("");
+    const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return std::string(text.empty() ? "reads nothing" : "reads") + (fd ? ", acts" : "");
+  };
+  ExaminerTask reads = acts;
+  reads.only_reads = true;
+  const inductorfs::testing::ForkedExaminer examiner({{"acts", acts}, {"reads", reads}});
+  for (const auto& [task, answer] : {std::pair{"acts", "reads, acts"}, {"reads", "reads"}}) {
+    EXPECT_EQ(examiner.link()->ask(task, {}, Deadline::after(kLong)).value_or(""), answer);
+  }
+}
+#endif
 
 TEST(Examiner, WhoseChildrenCrashIsAskedTwice) {
   const Ends ends = new_ends();

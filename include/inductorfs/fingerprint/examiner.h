@@ -34,6 +34,8 @@ struct ExaminerTask {
   std::vector<int> capabilities;
   Milliseconds deadline{30'000};          ///< a child that has not answered then is killed
   uint64_t memory = uint64_t{512} << 20;  ///< the most bytes of its own that a child may have; 0: as programs need
+  /// It reads, and does nothing else: its child is under CallFilter::for_reading().
+  bool only_reads = false;
   /// Runs in a child of its own. Returns the answer: of any bytes, and no more than kExaminerAnswer.
   std::function<std::string(const ExaminerCall&)> answer;
 };

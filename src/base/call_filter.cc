@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 
@@ -63,7 +65,7 @@ constexpr const char* kOfReading[] = {
     "nanosleep",
     "gettimeofday",
     "getrandom",
-    "futex",
+
     "sched_yield",
     "sched_getaffinity",
     "restart_syscall",
@@ -87,6 +89,7 @@ constexpr const char* kOfReading[] = {
     "exit",
     "exit_group",
 };
+constexpr size_t kMostBytes = size_t{32} << 10;
 /// O_TMPFILE has O_DIRECTORY in it.
 constexpr scmp_datum_t kToWrite = O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
 constexpr int kOfDescriptors[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL};
@@ -111,6 +114,8 @@ bool allow_reading(const Context& context) {
     return allow(context, "fcntl", 1, ~scmp_datum_t{0}, static_cast<scmp_datum_t>(what));
   };
   return std::ranges::all_of(kOfReading, is_allowed) && std::ranges::all_of(kOfDescriptors, is_allowed_for) &&
+         // Of one process: with another one's memory it could keep that from waking up.
+         allow(context, "futex", 1, FUTEX_PRIVATE_FLAG, FUTEX_PRIVATE_FLAG) &&
          allow(context, "open", 1, kToWrite, O_RDONLY) && allow(context, "openat", 2, kToWrite, O_RDONLY) &&
          allow(context, "mmap", 2, PROT_EXEC, 0) && allow(context, "mprotect", 2, PROT_EXEC, 0);
 }
@@ -118,22 +123,28 @@ bool allow_reading(const Context& context) {
 }  // namespace
 
 Result<CallFilter> CallFilter::for_reading() {
+  // A kernel with filters looks at the address of the filter, which is none.
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr, 0, 0) == 0 || errno != EFAULT) {
+    return fail(ErrorCode::kNotSupported, "the kernel has no filters of system calls, or the container allows none");
+  }
   const Context context(::seccomp_init(SCMP_ACT_ERRNO(ENOSYS)), &::seccomp_release);
-  const Fd program(::memfd_create("inductorfs-calls", MFD_CLOEXEC));
-  if (!program) return fail_errno("memfd_create");
   // A tree: the kernel asks the filter of each call that there is when a child puts itself under it.
   if (context == nullptr || ::seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2) != 0 ||
-      !allow_reading(context) || ::seccomp_export_bpf(context.get(), program.get()) != 0) {
-    return fail(ErrorCode::kNotSupported, "no filter of system calls can be made for this machine");
+      !allow_reading(context)) {
+    return fail(ErrorCode::kNotSupported, "libseccomp makes no filter of system calls for this machine");
   }
-  const off_t size = ::lseek(program.get(), 0, SEEK_CUR);
-  std::string bytes(static_cast<size_t>(std::max<off_t>(size, 0)), '\0');
-  INDUCTORFS_TRY(pread_full(program.get(), bytes.data(), bytes.size(), 0));
-  return CallFilter(std::move(bytes));
-}
-
-bool CallFilter::is_supported() {
-  return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr, 0, 0) != 0 && errno == EFAULT;
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno("pipe");
+  const Fd out(ends[0]);
+  Fd in(ends[1]);
+  // Less than a pipe takes at once.
+  if (::seccomp_export_bpf(context.get(), in.get()) != 0) return fail(ErrorCode::kInternal, "export of a filter");
+  in.reset();
+  std::string program(kMostBytes, '\0');
+  const ssize_t size = ::read(out.get(), program.data(), program.size());
+  if (size < 0) return fail_errno("read from a pipe");
+  program.resize(static_cast<size_t>(size));
+  return CallFilter(std::move(program));
 }
 
 Result<void> CallFilter::apply() const {

@@ -22,10 +22,14 @@ namespace {
 constexpr int kReading = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 /// Even somebody who renames all the time is not in the way of as many walks in a row.
 constexpr int kMostRaces = 1000;
-constexpr int kMostLinks = 40;  // as many as the kernel follows
+constexpr int kMostLinks = 40;                 // as many as the kernel follows
+constexpr unsigned long kNoSymlinks = 0x2000;  // linux/statfs.h: ST_NOSYMFOLLOW
+/// Each takes a descriptor.
+constexpr size_t kMostDirectories = 512;
 constexpr ino_t kProcRoot = 1;  // linux/proc_fs.h: PROC_ROOT_INO
 
-/// What openat2(2) does with RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS, one name after the other. Confined to one call.
+/// Goes the way of openat2(2) with RESOLVE_IN_ROOT and RESOLVE_NO_MAGICLINKS, one name after the other. A way of more
+/// than kMostDirectories is too long for it, and it knows nothing of fs.protected_symlinks. Confined to one call.
 class WalkInRoot {
  public:
   WalkInRoot(int root, const std::string& path, int flags) : root_(root), flags_(flags | O_CLOEXEC), rest_(path) {}
@@ -39,18 +43,18 @@ class WalkInRoot {
         if (!way_.empty()) way_.pop_back();
         continue;
       }
-      const bool is_last = rest_.empty();
-      Fd fd(::openat(at(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+      Fd fd = look(name);
       struct stat found {};
       if (!fd || ::fstat(fd.get(), &found) != 0) return {};
+      const bool is_last = rest_.empty();
       if (S_ISLNK(found.st_mode) && !(is_last && (flags_ & O_NOFOLLOW) != 0)) {
         if (const int error = follow(fd); error != 0) return failed(error);
-      } else if (is_last) {
-        const bool is_as_wanted = (flags_ & O_PATH) != 0 && (flags_ & O_DIRECTORY) == 0;
-        return is_as_wanted ? std::move(fd) : Fd(::openat(at(), name.c_str(), flags_ | O_NOFOLLOW));
-      } else {
-        way_.push_back(std::move(fd));
+        continue;
       }
+      if (is_last) return open_last(name, std::move(fd), S_ISDIR(found.st_mode));
+      if (!S_ISDIR(found.st_mode)) return failed(ENOTDIR);
+      if (way_.size() >= kMostDirectories) return failed(ENAMETOOLONG);
+      way_.push_back(std::move(fd));
     }
     return Fd(::openat(at(), ".", flags_));
   }
@@ -61,6 +65,21 @@ class WalkInRoot {
     return {};
   }
   [[nodiscard]] int at() const { return way_.empty() ? root_ : way_.back().get(); }
+
+  /// What the name stands for, a link too. A directory on the way is asked for as one, which mounts what autofs has.
+  Fd look(const std::string& name) {
+    constexpr int kLook = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    Fd directory(rest_.empty() ? -1 : ::openat(at(), name.c_str(), kLook | O_DIRECTORY));
+    if (directory || (!rest_.empty() && errno != ENOTDIR)) return directory;
+    return Fd(::openat(at(), name.c_str(), kLook));
+  }
+
+  Fd open_last(const std::string& name, Fd found, bool is_directory) {
+    if ((flags_ & O_PATH) != 0 && (flags_ & O_DIRECTORY) == 0) return found;
+    Fd opened(::openat(at(), name.c_str(), flags_ | O_NOFOLLOW));
+    const bool is_exchanged = !opened && is_directory && (errno == ELOOP || errno == ENOTDIR);
+    return is_exchanged ? Fd(::openat(found.get(), ".", flags_)) : std::move(opened);
+  }
 
   /// Takes a name off the rest of the path; empty at its end, and after a last slash, which asks for a directory.
   std::string next() {
@@ -77,7 +96,7 @@ class WalkInRoot {
     struct stat directory {};
     if (::fstatfs(link.get(), &disk) != 0 || ::fstat(at(), &directory) != 0) return errno;
     if (disk.f_type == PROC_SUPER_MAGIC && directory.st_ino != kProcRoot) return ELOOP;
-    if (++links_ > kMostLinks) return ELOOP;
+    if ((static_cast<unsigned long>(disk.f_flags) & kNoSymlinks) != 0 || ++links_ > kMostLinks) return ELOOP;
     std::array<char, PATH_MAX> target{};
     const ssize_t size = ::readlinkat(link.get(), "", target.data(), target.size());
     if (size <= 0) return size == 0 ? ENOENT : errno;

@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <deque>
 #include <list>
 #include <map>
@@ -23,10 +24,10 @@
 #include <utility>
 #include <vector>
 
-#include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/base/sanitized.h"
+#include "inductorfs/codec/digest.h"
 #include "look_messages.h"
 
 namespace inductorfs::fingerprint {
@@ -127,23 +128,13 @@ void limit_memory([[maybe_unused]] uint64_t bytes) {
   (void)::setrlimit(RLIMIT_CORE, &no_core);
 }
 
-/// Nothing where neither the library nor the kernel has such filters, and for sanitizers, which make calls of their
-/// own.
-std::optional<CallFilter> filter_of_reading() {
-#ifdef INDUCTORFS_SANITIZED
-  return std::nullopt;
-#else
-  auto filter = CallFilter::for_reading();
-  if (!filter || !CallFilter::is_supported()) return std::nullopt;
-  return std::move(*filter);
-#endif
-}
-
 /// One thread that never blocks; what may block is a child's.
 class Examiner {
  public:
-  Examiner(int socket, const ExaminerOptions& options)
-      : socket_(socket), options_(options), reader_(options.proc), reading_(filter_of_reading()) {}
+  Examiner(int socket, const ExaminerOptions& options) : socket_(socket), options_(options), reader_(options.proc) {
+    // What OpenSSL loads at its first use it may not load in a child under a filter.
+    (void)codec::digest_of("");
+  }
   void run();
 
  private:
@@ -166,13 +157,12 @@ class Examiner {
   void let_go();
   [[nodiscard]] std::string run(const Asked& asked);
   [[nodiscard]] size_t running(const Whose& whose) const;
-  [[nodiscard]] bool has_too_many_stuck(uid_t user) const;
+  [[nodiscard]] bool has_too_many_stuck(const Whose& whose) const;
   [[nodiscard]] const Holding* holding(const Question& question) const;
 
   const int socket_;
   const ExaminerOptions& options_;
   const ProcReader reader_;
-  const std::optional<CallFilter> reading_;
   std::map<Whose, std::deque<Asked>> waiting_;
   std::list<Child> children_;
   std::list<Holding> holdings_;
@@ -355,7 +345,7 @@ void Examiner::start_waiting() {
     size_t fewest = kChildrenOfOne;
     for (auto one = waiting_.begin(); one != waiting_.end(); ++one) {
       const size_t some = running(one->first);
-      if (some >= fewest || has_too_many_stuck(one->first.first)) continue;
+      if (some >= fewest || has_too_many_stuck(one->first)) continue;
       fewest = some;
       next = one;
     }
@@ -369,10 +359,12 @@ void Examiner::start_waiting() {
   }
 }
 
-bool Examiner::has_too_many_stuck(uid_t user) const {
+/// A task that is about no process counts for itself: no file that does not answer is in the way of an unmount.
+bool Examiner::has_too_many_stuck(const Whose& whose) const {
   const auto stuck = static_cast<size_t>(std::ranges::count_if(children_, &Child::is_killed));
-  const auto of_one = static_cast<size_t>(
-      std::ranges::count_if(children_, [&](const Child& one) { return one.is_killed && one.whose.first == user; }));
+  const auto of_one = static_cast<size_t>(std::ranges::count_if(children_, [&](const Child& one) {
+    return one.is_killed && (whose.first == kNobody ? one.whose == whose : one.whose.first == whose.first);
+  }));
   return of_one > 0 && (of_one >= kStuckOfOne || stuck >= kStuck);
 }
 
@@ -407,7 +399,10 @@ void Examiner::be_child(const Asked& asked) {
   limit_memory(task == options_.tasks.end() ? kMemory : task->second.memory);
   (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
   const bool only_reads = task == options_.tasks.end() ? ask != Ask::kPackage : task->second.only_reads;
-  if (only_reads && reading_ && !reading_->apply()) ::_exit(1);
+  if (only_reads && options_.reading && !options_.reading->apply()) {
+    (void)::fputs("inductorfs: no process is looked at: its filter of system calls was refused\n", stderr);
+    ::_exit(1);
+  }
   std::shared_ptr<const Fd> memory;
   std::string line = ask == Ask::kPackage ? read(asked) : (ask == Ask::kTask ? run(asked) : look(asked, memory));
   line += '\n';
@@ -485,6 +480,15 @@ void Examiner::reap() {
 }
 
 }  // namespace
+
+Result<std::optional<CallFilter>> filter_of_reading() {
+#ifdef INDUCTORFS_SANITIZED
+  return std::nullopt;
+#else
+  INDUCTORFS_TRY_ASSIGN(auto filter, CallFilter::for_reading());
+  return std::optional(std::move(filter));
+#endif
+}
 
 void run_examiner(int socket, const ExaminerOptions& options) { Examiner(socket, options).run(); }
 

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "asked_processes.h"
-#include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/fingerprint/examiner.h"
@@ -76,13 +75,15 @@ int examiner_command(const std::string& mountpoint, const std::string& cache_fil
     (void)::fputs(error_line(ready.error()).c_str(), stderr);
     return EXIT_FAILURE;
   }
-  if (!CallFilter::is_supported()) {
-    (void)::fputs(warning_line("this kernel has no filters of system calls, so what looks at processes may make all of "
-                               "them: boot one with CONFIG_SECCOMP_FILTER")
-                      .c_str(),
-                  stderr);
-  }
   fingerprint::ExaminerOptions options;
+  if (auto reading = fingerprint::filter_of_reading()) {
+    options.reading = std::move(*reading);
+  } else {
+    const std::string why = reading.error().what() +
+                            ", so who looks at processes may make all system calls: allow "
+                            "seccomp(2), or boot a kernel with CONFIG_SECCOMP_FILTER";
+    (void)::fputs(warning_line(why).c_str(), stderr);
+  }
   options.cache_file = cache_file;
   options.tasks = tasks_of_mount(mountpoint);
   fingerprint::run_examiner(supervisor::kExaminerFd, options);

@@ -97,6 +97,7 @@ TEST_P(FileOfAnotherRoot, IsLookedForBelowIt) {
   std::filesystem::create_symlink("loop", temporary / "root/loop");
   std::filesystem::create_symlink("a/", temporary / "root/directory");
   std::filesystem::create_symlink("../../a", temporary / "root/a/up");
+  std::filesystem::create_symlink("/a/file", temporary / "root/a/absolute");
   const auto root = open_at(AT_FDCWD, temporary / "root", O_PATH | O_DIRECTORY);
   const auto top = open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
   ASSERT_TRUE(root && top);
@@ -106,7 +107,7 @@ TEST_P(FileOfAnotherRoot, IsLookedForBelowIt) {
       return reopen_regular(found, path, limit);
     };
     for (const char* path : {"/a/file", "a/file", "/link", "/../../a/file", "//a/./file", "directory/file",
-                             "a/up/up/file", "a/../a/../../a/file"}) {
+                             "a/up/up/file", "a/../a/../../a/file", "a/absolute"}) {
       EXPECT_TRUE(open_inside(path, 100).has_value()) << path;
     }
     for (const char* path : {"/stray", "/../outside", "/magic/etc/passwd", "", "a/nothing"}) {
@@ -123,6 +124,9 @@ TEST_P(FileOfAnotherRoot, IsLookedForBelowIt) {
     EXPECT_EQ(error_of(root->get(), "a/file/", O_PATH), ENOTDIR);
     EXPECT_EQ(error_of(root->get(), "a/file/x", O_PATH), ENOTDIR);
     EXPECT_EQ(error_of(root->get(), "a/file", O_PATH | O_DIRECTORY), ENOTDIR);
+    for (const char* path : {"a/file/..", "a/file/../file", "a/file/.", "link/../file"}) {
+      EXPECT_EQ(error_of(root->get(), path, O_PATH), ENOTDIR) << path;
+    }
     for (const char* path : {"/", ".", "..", "a/", "a/.", "directory", "directory/.."}) {
       EXPECT_EQ(error_of(root->get(), path, O_RDONLY | O_DIRECTORY), 0) << path;
     }

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   options.cache_file = argv[3];
   options.package_reader = argv[4];
   options.deadline = inductorfs::Milliseconds(std::atol(argv[5]));
+  options.reading = inductorfs::fingerprint::filter_of_reading().value_or(std::nullopt);
   inductorfs::fingerprint::run_examiner(std::atoi(argv[1]), options);
   return 0;
 }

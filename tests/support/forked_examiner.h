@@ -33,6 +33,7 @@ class ForkedExaminer {
     worker_end_.reset();
     fingerprint::ExaminerOptions options;
     options.tasks = std::move(tasks);
+    options.reading = fingerprint::filter_of_reading().value_or(std::nullopt);
     fingerprint::run_examiner(own_end.get(), options);
     ::_exit(0);
   }
@@ -45,6 +46,7 @@ class ForkedExaminer {
   ForkedExaminer& operator=(const ForkedExaminer&) = delete;
 
   [[nodiscard]] const std::shared_ptr<const fingerprint::ExaminerLink>& link() const { return link_; }
+  [[nodiscard]] int socket() const { return worker_end_.get(); }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:

@@ -12,14 +12,12 @@ namespace inductorfs {
 /// Immutable value, safe for concurrent use.
 class CallFilter {
  public:
-  /// Of a process that reads files and what it has open, and answers at a descriptor that it has: it makes no file, no
-  /// socket, no process and no thread, runs no program, changes no right and no signal of others, and opens nothing for
-  /// writing. openat2(2), whose flags no filter sees, is refused with ENOSYS, as is each other call
-  /// (open_in_root() does without it). kNotSupported where the library knows no such filter for this machine.
+  /// Of a process that reads files and what it has open, and answers at a descriptor that it has: it makes no name, no
+  /// socket, no process and no thread, runs no program, changes no right, sends no signal, and opens nothing for
+  /// writing. What it may read it opens: of a device or a pipe that can be an act, too. openat2(2), whose flags no
+  /// filter sees, is refused with ENOSYS, as is each other call (open_in_root() does without it); calls of another
+  /// instruction set end the process. kNotSupported where the kernel, the container or the library has no such filter.
   [[nodiscard]] static Result<CallFilter> for_reading();
-
-  /// Whether this kernel has such filters; an emulator of another processor has none.
-  [[nodiscard]] static bool is_supported();
 
   /// Puts the calling thread under the filter, and what it starts, for good; it can win no privileges from then on. It
   /// allocates nothing, so a child of fork(2) may call it. Errors are those of seccomp(2), and leave it free.

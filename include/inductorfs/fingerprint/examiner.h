@@ -7,10 +7,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -34,7 +36,7 @@ struct ExaminerTask {
   std::vector<int> capabilities;
   Milliseconds deadline{30'000};          ///< a child that has not answered then is killed
   uint64_t memory = uint64_t{512} << 20;  ///< the most bytes of its own that a child may have; 0: as programs need
-  /// It reads, and does nothing else: its child is under CallFilter::for_reading().
+  /// It reads, and does nothing else: its child is under ExaminerOptions::reading.
   bool only_reads = false;
   /// Runs in a child of its own. Returns the answer: of any bytes, and no more than kExaminerAnswer.
   std::function<std::string(const ExaminerCall&)> answer;
@@ -49,8 +51,13 @@ struct ExaminerOptions {
   std::string package_reader;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};  ///< of a child that looks at a process
   std::map<std::string, ExaminerTask, std::less<>> tasks{};
+  std::optional<CallFilter> reading{};  ///< of children that look at processes; nothing: they have none
   bool only_tasks = false;  ///< it looks at no process, and its children are no first choice of the OOM killer
 };
+
+/// Returns what ExaminerOptions::reading is to be: nothing in a build with sanitizers, which make calls of their own.
+/// Errors are those of CallFilter::for_reading().
+[[nodiscard]] Result<std::optional<CallFilter>> filter_of_reading();
 
 /// Answers what is asked at `socket` (ExaminerLink) until the worker has gone; then ends its children and returns. This
 /// process must have one thread, and is to have nothing open that its children may not read.

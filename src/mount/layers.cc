@@ -33,6 +33,7 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "orders.h"
 #include "remote_options.h"
+#include "secrets.h"
 #include "store_place.h"
 
 namespace inductorfs::mount {
@@ -44,6 +45,8 @@ constexpr mode_t kLogMode = 0640;
 constexpr uint64_t kCertificateLimit = 16ULL << 20;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
+/// For its password and certificates, which the mounter reads.
+constexpr Milliseconds kSecretPatience{5000};
 /// For a look at the places of the facts that a job's own lookup may wait for.
 constexpr Milliseconds kPlacePatience{2000};
 
@@ -83,8 +86,7 @@ Result<void> check_files(const config::Settings& settings, const remote::RemoteO
                                      {"--cert-file", &settings.cert_file},
                                      {"--key-file", &settings.key_file}}) {
     if (file->empty()) continue;
-    const Result<Fd> opened = open_regular(*file, kCertificateLimit);
-    const Result<void> usable = opened ? check_trusted_file(*file) : fail(opened.error());
+    const auto usable = options.files ? options.files(*file) : read_trusted_file(*file, kCertificateLimit);
     if (usable) continue;
     const std::string why = usable.error().what().empty() ? "it does not exist" : usable.error().what();
     return fail(ErrorCode::kInvalid, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
@@ -99,7 +101,11 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
                                                     const TakeoverState& takeover, Layers& layers) {
   if (settings.remote.empty()) return remote::make_local_remote();
   if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
-  const remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
+  remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
+  if (layers.secrets) {
+    layers.secrets->renew(Deadline::after(kSecretPatience));
+    options.files = [secrets = layers.secrets](const std::string& file) { return secrets->read(file); };
+  }
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, layers.counters, layers.writes);
   // Jobs use a mount that is resumed: it goes on without the remote.
@@ -392,6 +398,9 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
   layers->origin = origin;
 
+  if (takeover.mounter >= 0) {
+    layers->secrets = std::make_shared<Secrets>(settings, takeover.mounter, takeover.mounter_stands_still);
+  }
   INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, *layers));
   layers->remote = std::move(remote);
   const int64_t remote_time = watch.lap();

@@ -33,6 +33,7 @@
 #include "mounter.h"
 #include "mounter_task.h"
 #include "notes.h"
+#include "secrets.h"
 
 namespace inductorfs::mount {
 
@@ -246,7 +247,8 @@ std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const Mou
   leave.answer = [task](const ExaminerCall&) {
     return answer_of(task, [](HostMounts& mounts) { return mounts.leave(); });
   };
-  return {{Mounter::kMount, std::move(mount)},
+  return {{Secrets::kTask, Secrets::task(task.secrets)},
+          {Mounter::kMount, std::move(mount)},
           {Mounter::kUnmount, std::move(unmount)},
           {Mounter::kLeave, std::move(leave)}};
 }

@@ -9,6 +9,7 @@
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/places/also_state_json.h"
+#include "secrets.h"
 
 namespace inductorfs::mount {
 
@@ -17,7 +18,7 @@ using config::Json;
 namespace {
 
 /// Of what a mount gives its mounter; another one is another release's.
-constexpr int kForm = 1;
+constexpr int kForm = 2;
 
 /// Not as text: a path may have any byte.
 std::string bytes_of(const Json& json) {
@@ -36,12 +37,15 @@ MounterTask mounter_task(const config::Settings& settings, const config::Ownersh
   task.socket = config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
                 config::socket_name(settings.mountpoint);
   task.patience = settings.start_timeout;
+  task.secrets = Secrets::files_of(settings);
   return task;
 }
 
 std::string to_bytes(const MounterTask& task) {
   Json also = Json::array();
   for (const config::Also& place : task.also) also.push_back(config::also_to_json(place));
+  Json secrets = Json::object();
+  for (const auto& [name, path] : task.secrets) secrets[name] = Json::binary({path.begin(), path.end()});
   return bytes_of({{"form", kForm},
                    {"mountpoint", task.mountpoint},
                    {"uid", task.ownership.uid},
@@ -51,7 +55,8 @@ std::string to_bytes(const MounterTask& task) {
                    {"allow_other", task.allow_other},
                    {"also", std::move(also)},
                    {"socket", task.socket},
-                   {"patience", task.patience.count()}});
+                   {"patience", task.patience.count()},
+                   {"secrets", std::move(secrets)}});
 }
 
 Result<MounterTask> mounter_task_from(std::string_view bytes) {
@@ -67,6 +72,9 @@ Result<MounterTask> mounter_task_from(std::string_view bytes) {
     json.at("allow_other").get_to(task.allow_other);
     json.at("socket").get_to(task.socket);
     task.patience = Milliseconds(json.at("patience").get<int64_t>());
+    for (const auto& [name, path] : json.at("secrets").items()) {
+      task.secrets.emplace(name, std::string(path.get_binary().begin(), path.get_binary().end()));
+    }
     for (const Json& one : json.at("also")) {
       auto also = config::also_from_json(one);
       if (!also) return fail(ErrorCode::kInvalid, "a mount of another version: a further place");

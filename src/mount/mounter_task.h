@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,8 +20,9 @@ struct MounterTask {
   config::Ownership ownership;  ///< of the directory to cover, as it was when it was examined
   bool allow_other = false;
   std::vector<config::Also> also;
-  std::string socket;       ///< of control
-  Milliseconds patience{};  ///< for the start of a worker
+  std::string socket;                            ///< of control
+  Milliseconds patience{};                       ///< for the start of a worker
+  std::map<std::string, std::string> secrets{};  ///< by name (Secrets): paths of files that are read for a worker
 };
 
 /// Says how the mount of these settings is made.

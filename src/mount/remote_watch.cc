@@ -19,6 +19,8 @@ constexpr Milliseconds kProbePatience{2000};
 /// Settings of a server change now and then, and a failover brings another server. A mount that follows no scope asks
 /// the server nothing else, so this is also how soon that mount knows that the server is away.
 constexpr std::chrono::minutes kFactsLifetime{1};
+/// Certificates are renewed under a running mount.
+constexpr std::chrono::seconds kRenewal{10};
 /// Between two words to systemd that differ only in the number of entries.
 constexpr std::chrono::seconds kSummaryPeriod{10};
 
@@ -72,8 +74,14 @@ void RemoteWatch::watch_until(const std::stop_token&) {
   SteadyTime told_at;
   std::string summary_told;
   SteadyTime stale_at;
+  SteadyTime renewed_at = std::chrono::steady_clock::now();
   bool stopping = false;
   while (!stopping) {
+    if (std::chrono::steady_clock::now() - renewed_at >= kRenewal) {
+      const Activity activity("has the files of the remote read");
+      renew_([this] { return stopping_.with([](bool now) { return now; }); });
+      renewed_at = std::chrono::steady_clock::now();
+    }
     const Knowledge known = knowledge();
     if (std::chrono::steady_clock::now() >= stale_at || !known.facts || !known.wrong.empty() || told == false) {
       const Activity activity("asks the server");

@@ -15,6 +15,7 @@
 #include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/status.h"
 #include "inductorfs/places/own_mounts.h"
+#include "secrets.h"
 #include "store_place.h"
 
 namespace inductorfs::mount {
@@ -39,6 +40,8 @@ constexpr Milliseconds kNearestPatience{1000};
 constexpr size_t kNearestLimit = 1000;
 /// For what requests have just done to be counted.
 constexpr Milliseconds kSettlePatience{1000};
+/// For the password and certificates of the remote, which may lie on a disk that does not answer.
+constexpr Milliseconds kSecretPatience{2000};
 /// For places of users' file systems, which the start does not wait for longer.
 constexpr Milliseconds kPlacesPatience{20'000};
 
@@ -80,6 +83,8 @@ Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings,
   takeover.locked = [&supervision](int lock) { supervision.keep_lock(lock); };
   takeover.examiner = supervision.examiner();
   takeover.examiner_stands_still = supervision.examiner_silent();
+  takeover.mounter = supervision.mounter();
+  takeover.mounter_stands_still = supervision.mounter_silent();
   if (noted) takeover.facts = noted->facts;
   supervision.start();
   INDUCTORFS_TRY_ASSIGN(auto layers, open_layers(settings, ownership, takeover));
@@ -98,8 +103,12 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
       also_(settings.mountpoint, settings.also, ::geteuid() == 0),
       store_watch_(settings_, *layers_),
-      watch_(*layers_->remote, layers_->writes, log::redact_url(settings.remote),
-             [this] { return layers_->catalog->status().entries; }),
+      watch_(
+          *layers_->remote, layers_->writes, log::redact_url(settings.remote),
+          [this] { return layers_->catalog->status().entries; },
+          [secrets = layers_->secrets](const std::function<bool()>& cancelled) {
+            if (secrets) secrets->renew(Deadline::after(kSecretPatience), cancelled);
+          }),
       heartbeat_(settings_, *layers_),
       host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),
                   layers_->host->state()->facts, layers_->counters),

@@ -4,6 +4,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -151,10 +152,21 @@ tl::unexpected<Error> unusable(const std::string& what, const std::string& file,
   return fail(ErrorCode::kInvalid, "TLS: cannot use the " + what + " " + file + ": " + why);
 }
 
+Result<Fd> open_file(const FileSource& files, const std::string& file) {
+  if (!files) return open_regular(file, kPemLimit);
+  INDUCTORFS_TRY_ASSIGN(const auto text, files(file));
+  Fd memory(::memfd_create("inductorfs-pem", MFD_CLOEXEC));
+  if (!memory) return fail_errno("memfd_create");
+  INDUCTORFS_TRY(pwrite_full(memory.get(), text, 0));
+  return memory;
+}
+
+using Load = std::function<int(const char*)>;
+
 /// Has OpenSSL read a file that an option names. OpenSSL opens what we have opened: by itself it would wait for the
 /// other end of a FIFO, and read a device without end.
-Result<void> load_file(const std::string& what, const std::string& file, const std::function<int(const char*)>& load) {
-  const Result<Fd> opened = open_regular(file, kPemLimit);
+Result<void> load_file(const FileSource& files, const std::string& what, const std::string& file, const Load& load) {
+  const Result<Fd> opened = open_file(files, file);
   if (!opened && opened.error().code() == ErrorCode::kNotFound) return unusable(what, file, "it does not exist");
   if (!opened) return unusable(what, file, opened.error().what());
   const std::string place = "/proc/self/fd/" + std::to_string(opened->get());
@@ -163,18 +175,18 @@ Result<void> load_file(const std::string& what, const std::string& file, const s
 
 Result<void> load_certificates(SSL_CTX* context, const Endpoint& endpoint) {
   if (!endpoint.ca_file.empty()) {
-    INDUCTORFS_TRY(load_file("CA file", endpoint.ca_file, [context](const char* place) {
+    INDUCTORFS_TRY(load_file(endpoint.files, "CA file", endpoint.ca_file, [context](const char* place) {
       return SSL_CTX_load_verify_locations(context, place, nullptr);
     }));
   } else if (SSL_CTX_set_default_verify_paths(context) != 1) {
     return unusable("system's certificates", "", last_reason());
   }
   if (endpoint.certificate_file.empty()) return {};
-  INDUCTORFS_TRY(load_file("certificate", endpoint.certificate_file, [context](const char* place) {
+  INDUCTORFS_TRY(load_file(endpoint.files, "certificate", endpoint.certificate_file, [context](const char* place) {
     return SSL_CTX_use_certificate_chain_file(context, place);
   }));
   const std::string& key = endpoint.key_file.empty() ? endpoint.certificate_file : endpoint.key_file;
-  return load_file("key", key, [context](const char* place) {
+  return load_file(endpoint.files, "key", key, [context](const char* place) {
     return SSL_CTX_use_PrivateKey_file(context, place, SSL_FILETYPE_PEM);
   });
 }
@@ -194,19 +206,24 @@ Result<Context> make_context(const Endpoint& endpoint) {
   return context;
 }
 
+std::string state_on_disk(const std::string& file) {
+  struct stat status {};
+  if (file.empty() || ::stat(file.c_str(), &status) != 0) status = {};
+  std::string state = file + '\0';
+  for (const auto number :
+       {static_cast<int64_t>(status.st_ino), static_cast<int64_t>(status.st_size),
+        static_cast<int64_t>(status.st_ctim.tv_sec), static_cast<int64_t>(status.st_ctim.tv_nsec)}) {
+    state += std::to_string(number) + ' ';
+  }
+  return state;
+}
+
 // Which files, and in which state: certificates are renewed under a running daemon.
 std::string state_of(const Endpoint& endpoint) {
-  const std::string ca = endpoint.ca_file.empty() ? X509_get_default_cert_file() : endpoint.ca_file;
-  std::string state;
-  for (const std::string& file : {ca, endpoint.certificate_file, endpoint.key_file}) {
-    struct stat status {};
-    if (file.empty() || ::stat(file.c_str(), &status) != 0) status = {};
-    state += file + '\0';
-    for (const auto number :
-         {static_cast<int64_t>(status.st_ino), static_cast<int64_t>(status.st_size),
-          static_cast<int64_t>(status.st_ctim.tv_sec), static_cast<int64_t>(status.st_ctim.tv_nsec)}) {
-      state += std::to_string(number) + ' ';
-    }
+  std::string state = endpoint.ca_file.empty() ? state_on_disk(X509_get_default_cert_file()) : std::string();
+  for (const std::string* file : {&endpoint.ca_file, &endpoint.certificate_file, &endpoint.key_file}) {
+    const bool is_given = endpoint.files && !file->empty();
+    state += is_given ? *file + '\0' + endpoint.files(*file).value_or("") + '\0' : state_on_disk(*file);
   }
   return state;
 }

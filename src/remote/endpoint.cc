@@ -12,8 +12,9 @@ namespace {
 
 constexpr uint64_t kSecretLimit = 4096;
 
-Result<std::string> read_secret(const std::string& path) {
-  auto text = read_trusted_file(path, kSecretLimit);
+Result<std::string> read_secret(const std::string& path, const FileSource& files) {
+  auto text = files ? files(path) : read_trusted_file(path, kSecretLimit);
+  if (text && text->size() > kSecretLimit) text = fail(ErrorCode::kTooLarge, path + " has more than 4096 bytes");
   if (!text) {
     const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
     return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + why);
@@ -31,12 +32,13 @@ Result<std::string> read_secret(const std::string& path) {
 Result<redis::Endpoint> endpoint_of(const RemoteOptions& options) {
   INDUCTORFS_TRY_ASSIGN(auto endpoint, redis::parse_url(options.url));
   if (!options.password_file.empty()) {
-    INDUCTORFS_TRY_ASSIGN(auto secret, read_secret(options.password_file));
+    INDUCTORFS_TRY_ASSIGN(auto secret, read_secret(options.password_file, options.files));
     endpoint.password = std::move(secret);
   }
   endpoint.ca_file = options.ca_file;
   endpoint.certificate_file = options.certificate_file;
   endpoint.key_file = options.key_file;
+  endpoint.files = options.files;
   endpoint.client_name = options.client_name;
   return endpoint;
 }

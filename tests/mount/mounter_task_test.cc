@@ -14,6 +14,7 @@ MounterTask task() {
   made.also = {{"torch", "/var/a"}, {"triton", "/var/\xfe"}};
   made.socket = "/run/inductorfs/0123.sock";
   made.patience = Milliseconds{61'000};
+  made.secrets = {{"password", "/etc/\xfd"}, {"key", "/etc/key"}};
   return made;
 }
 
@@ -29,6 +30,7 @@ TEST(MounterTask, IsReadAsItWasWritten) {
   EXPECT_EQ(read->also, task().also);
   EXPECT_EQ(read->socket, task().socket);
   EXPECT_EQ(read->patience, task().patience);
+  EXPECT_EQ(read->secrets, task().secrets);
 }
 
 TEST(MounterTask, OfAnotherReleaseOrCutOffIsAnError) {

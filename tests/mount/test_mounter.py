@@ -10,9 +10,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from inductorfs_testing import certificates
+from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.node import files_of
 from inductorfs_testing.places import program
+from inductorfs_testing.ports import free_port
 from inductorfs_testing.processes import PATIENCE, Failed, wait_until
+from inductorfs_testing.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("root")
 # linux/capability.h
@@ -86,6 +90,50 @@ def test_a_worker_sees_programs_where_proc_hides_them(cluster):
     assert done.returncode == 0, done
     assert f"written=0 CapEff: {1 << SYS_PTRACE:016x}\n" in done.stdout, done
     assert "host.job_unknown" not in (cluster.directory / "hidden" / "log").read_text()
+
+
+def test_it_reads_the_secrets_that_a_worker_may_not(tmp_path):
+    """Files of mode 0 are read by whoever has CAP_DAC_OVERRIDE alone. A certificate is renewed under the mount."""
+    authority, next_authority = (certificates.Authority(tmp_path / name) for name in ("authority", "next"))
+    password = tmp_path / "password"
+    password.write_text("hunter2\n")
+    port = free_port()
+
+    def start_server(signer):
+        certificate, key = signer.sign("server", "IP:127.0.0.1")
+        return RedisServer(settings=("--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file",
+                                     signer.ca_file))
+
+    def put(source, name):
+        """As cert-manager: another file in its place."""
+        fresh = tmp_path / "fresh"
+        fresh.write_bytes(source.read_bytes())
+        fresh.chmod(0)
+        fresh.rename(tmp_path / name)
+
+    def give(signer):
+        certificate, key = signer.sign("client", "DNS:client")
+        for source, name in ((signer.ca_file, "ca"), (certificate, "certificate"), (key, "key")):
+            put(source, name)
+
+    give(authority)
+    put(password, "password")
+    options = [word for option, name in (("--ca-file", "ca"), ("--cert-file", "certificate"), ("--key-file", "key"), ("--password-file", "password"))
+               for word in (option, tmp_path / name)]
+    with QuickCluster() as cluster:
+        node = cluster.node("a", start=False, remote=f"rediss://127.0.0.1:{port}")
+        with start_server(authority) as server:
+            server.command("CONFIG", "SET", "requirepass", "hunter2")
+            node.start(*options)
+            wait_until(lambda: node.status()["remote"]["reachable"], 20, "the server")
+        with start_server(next_authority) as server:
+            server.command("CONFIG", "SET", "requirepass", "hunter2")
+            wait_until(lambda: not node.status()["remote"]["reachable"], 20 * PATIENCE, "a server that is not trusted")
+            give(next_authority)
+            wait_until(lambda: node.status()["remote"]["reachable"], 60 * PATIENCE, "the server with the next certificate")
+        (tmp_path / "key").unlink()
+        wait_until(lambda: "mount.secret_not_read" in node.log.read_text(), 30 * PATIENCE, "a word in the log")
+        node.unmount()
 
 
 def test_a_mounter_has_nothing_of_the_store_and_the_cluster(cluster):

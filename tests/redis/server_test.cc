@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "inductorfs/redis/connection.h"
 #include "support/redis_server.h"
@@ -203,6 +206,33 @@ TEST(Tls, ReadsItsCertificatesAgainOnlyWhenTheyHaveChanged) {
   std::filesystem::rename(other, endpoint.ca_file);
   EXPECT_FALSE(connect(endpoint)) << "the authority is another one now";
   EXPECT_EQ(certificate_loads(), before + 2);
+}
+
+/// Whoever connects may not read them (FileSource).
+TEST(Tls, TakesFilesThatSomebodyElseHasRead) {
+  const RedisServer server({.tls = true, .tls_client_certificates = true});
+  const auto client = make_certificates(server.directory(), "client", "DNS:client");
+  const auto text_of = [](const std::string& path) { return read_file(AT_FDCWD, path, 1 << 20).value_or(""); };
+  std::map<std::string, std::string> files = {{"the authority", text_of(server.certificates().ca_file)},
+                                              {"the certificate", text_of(client.certificate_file)},
+                                              {"the key", text_of(client.key_file)}};
+  Endpoint endpoint = endpoint_of(server.tls_url());
+  endpoint.ca_file = "the authority";
+  endpoint.certificate_file = "the certificate";
+  endpoint.key_file = "the key";
+  endpoint.files = [&files](const std::string& path) -> Result<std::string> {
+    if (files.contains(path)) return files.at(path);
+    return fail(ErrorCode::kUnavailable, "it was not read yet");
+  };
+  const uint64_t before = certificate_loads();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(connect(endpoint));
+  EXPECT_EQ(certificate_loads(), before + 1);
+  const std::string key = std::exchange(files.at("the key"), "no key");
+  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kInvalid) << "the key is another one now";
+  files.at("the key") = key;
+  ASSERT_TRUE(connect(endpoint));
+  files.erase("the authority");
+  EXPECT_NE(connect(endpoint).error().what().find("CA file the authority: it was not read yet"), std::string::npos);
 }
 
 TEST(Tls, EndsAHandshakeThatNobodyAnswers) {

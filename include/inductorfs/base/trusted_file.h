@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "inductorfs/base/result.h"
@@ -20,5 +21,8 @@ namespace inductorfs {
 
 /// Reads a file that check_trusted_file() accepts; errors are also those of read_file(). It waits for nobody.
 [[nodiscard]] Result<std::string> read_trusted_file(const std::string& path, uint64_t limit);
+
+/// Gives what such a file has to somebody who may not read it. Safe for concurrent use; blocks on nothing.
+using FileSource = std::function<Result<std::string>(const std::string& path)>;
 
 }  // namespace inductorfs

@@ -24,6 +24,8 @@
 /// The layers below the kernel's adapter: opened in order and wired, but not started.
 namespace inductorfs::mount {
 
+class Secrets;
+
 /// Owns the layers. Members are in the order of construction; destruction is the reverse.
 /// Needs external synchronisation.
 struct Layers {
@@ -34,6 +36,7 @@ struct Layers {
   std::unique_ptr<host::ThisHost> host;
   std::unique_ptr<store::BlobStore> store;
   std::shared_ptr<remote::WriteCondition> writes = std::make_shared<remote::WriteCondition>();  ///< of the remote
+  std::shared_ptr<Secrets> secrets;                                                             ///< of the remote
   std::unique_ptr<remote::Remote> remote;
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<ledger::Ledger> ledger;
@@ -62,6 +65,8 @@ struct TakeoverState {
   std::optional<fingerprint::Fingerprint> facts;  ///< as the earlier worker learned them
   int examiner = -1;                              ///< Supervision::examiner()
   std::function<void()> examiner_stands_still = [] {};
+  int mounter = -1;  ///< Supervision::mounter(); -1: this process reads the files of the remote itself
+  std::function<void()> mounter_stands_still = [] {};
 };
 
 /// Opens store, log, remote, catalog and file system. A remote that does not answer is no error. A remote that answers

@@ -24,11 +24,18 @@ class RemoteWatch {
     std::string wrong;  ///< why this server cannot be used; empty as long as no unusable server has answered
   };
 
+  using Renew = std::function<void(const std::function<bool()>& cancelled)>;
+
   /// `address` goes into the log, so it must be without secrets; empty when the mount has no remote. `entries` returns
-  /// how many entries of the cluster the mount knows; any thread calls it, and it may wait for the catalog.
+  /// how many entries of the cluster the mount knows; any thread calls it, and it may wait for the catalog. `renew` has
+  /// the files of the remote read anew, by the thread, now and then.
   RemoteWatch(remote::Remote& remote, std::shared_ptr<const remote::WriteCondition> writes, std::string address,
-              std::function<uint64_t()> entries)
-      : remote_(remote), writes_(std::move(writes)), address_(std::move(address)), entries_(std::move(entries)) {}
+              std::function<uint64_t()> entries, Renew renew)
+      : remote_(remote),
+        writes_(std::move(writes)),
+        address_(std::move(address)),
+        entries_(std::move(entries)),
+        renew_(std::move(renew)) {}
   ~RemoteWatch() { stop(); }
   RemoteWatch(const RemoteWatch&) = delete;
   RemoteWatch& operator=(const RemoteWatch&) = delete;
@@ -50,6 +57,7 @@ class RemoteWatch {
   std::shared_ptr<const remote::WriteCondition> writes_;
   std::string address_;
   std::function<uint64_t()> entries_;
+  const Renew renew_;
   Guarded<Knowledge> knowledge_;
   Guarded<std::optional<std::time_t>> away_since_;  ///< empty while the server answers
   Guarded<bool> stopping_{false};

@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/base/trusted_file.h"
 
 namespace inductorfs::redis {
 
@@ -57,6 +58,7 @@ struct Endpoint {
   std::string ca_file;      ///< TLS; empty: the system's certificates
   std::string certificate_file;
   std::string key_file;
+  FileSource files{};                ///< of these three; empty: they are read from the disk
   bool url_has_credentials = false;  ///< the URL itself names a user or a password
 
   /// Returns the URL without secrets, for logs and status.

@@ -20,6 +20,7 @@
 #include "inductorfs/remote/gather.h"
 #include "inductorfs/remote/leases.h"
 #include "inductorfs/remote/nodes.h"
+#include "inductorfs/remote/options.h"
 #include "inductorfs/remote/server_facts.h"
 
 /// The cluster: blobs by digest, and for each scope an index of entries with a log of changes. This module knows
@@ -263,26 +264,6 @@ class Remote {
   /// threads whose end somebody waits for. nullptr means that no call of this remote blocks for long. The handle must
   /// not outlive this object.
   [[nodiscard]] virtual std::unique_ptr<Remote> cancellable(std::function<bool()> /*cancelled*/) { return nullptr; }
-};
-
-struct RemoteOptions {
-  std::string url;
-  std::string password_file;
-  std::string ca_file;
-  std::string certificate_file;
-  std::string key_file;
-  std::string prefix{defaults::kPrefix};
-  std::string client_name = "inductorfs";
-  size_t connections = 8;               ///< to fetch: FileSystemOptions::fetch_threads, two prefetches, a merge, a warm
-  bool read_only = false;               ///< sends no command that writes; the user of the server may lack other rights
-  Milliseconds connect_patience{1000};  ///< the longest that a new connection may take, greeting included
-  Milliseconds without_progress = defaults::kLookupPatience;  ///< for a fetch that comes without a budget
-  std::chrono::seconds blob_lifetime{30 * 24 * 3600};
-  Milliseconds follow_rest{10'000};    ///< how long a follower waits at the server before it looks for a removed scope
-  Milliseconds head_interval{15'000};  ///< time between two looks at all heads, jittered; longer with over ten scopes
-  Milliseconds idle_lifetime{30'000};  ///< an unused connection is closed after it; one to fetch and one to ask stay
-  uint64_t index_limit = defaults::kEntriesInMemory;  ///< entries of one scope that this host is ready to hold
-  uint64_t log_length = 10'000;                       ///< records kept in a scope's log (MAXLEN ~)
 };
 
 /// Opens a remote on Redis. It does not connect, so a server that is absent now is no error. kInvalid when the URL is

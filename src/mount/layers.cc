@@ -45,8 +45,9 @@ constexpr mode_t kLogMode = 0640;
 constexpr uint64_t kCertificateLimit = 16ULL << 20;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
-/// For its password and certificates, which the mounter reads.
-constexpr Milliseconds kSecretPatience{5000};
+/// For its password and certificates, which the mounter reads, while jobs wait: what is late comes in use when it is
+/// there.
+constexpr Milliseconds kSecretPatience{1000};
 /// For a look at the places of the facts that a job's own lookup may wait for.
 constexpr Milliseconds kPlacePatience{2000};
 
@@ -89,7 +90,8 @@ Result<void> check_files(const config::Settings& settings, const remote::RemoteO
     const auto usable = options.files ? options.files(*file) : read_trusted_file(*file, kCertificateLimit);
     if (usable) continue;
     const std::string why = usable.error().what().empty() ? "it does not exist" : usable.error().what();
-    return fail(ErrorCode::kInvalid, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
+    const ErrorCode code = is_passing(usable.error()) ? usable.error().code() : ErrorCode::kInvalid;
+    return fail(code, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
   }
   const std::string shown = settings.remote.empty() ? "" : "remote " + log::redact_url(settings.remote);
   Result<void> right = remote::check_server_files(options);
@@ -103,7 +105,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
   remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
   if (layers.secrets) {
-    layers.secrets->renew(Deadline::after(kSecretPatience));
+    (void)layers.secrets->renew(Deadline::after(takeover.resume ? kSecretPatience : settings.start_timeout / 2));
     options.files = [secrets = layers.secrets](const std::string& file) { return secrets->read(file); };
   }
   const std::string shown = log::redact_url(settings.remote);
@@ -112,7 +114,9 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   if (!opened && takeover.resume) return remote::make_absent_remote(opened.error().what());
   if (!opened) return wrong_option(std::move(opened).error().with_context("remote " + shown));
   if (takeover.resume) return opened;  // the remote watch asks it, while the mount is served
-  if (const Result<void> found = check_files(settings, options); !found) return wrong_option(found.error());
+  if (const Result<void> found = check_files(settings, options); !found) {
+    return is_passing(found.error()) ? fail(found.error()) : wrong_option(found.error());
+  }
   Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) {
     return wrong_option(std::move(facts).error().with_context("remote " + shown));
@@ -398,7 +402,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
   layers->origin = origin;
 
-  if (takeover.mounter >= 0) {
+  if (takeover.mounter >= 0 && !takeover.safe_mode && !settings.remote.empty()) {
     layers->secrets = std::make_shared<Secrets>(settings, takeover.mounter, takeover.mounter_stands_still);
   }
   INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, *layers));

@@ -18,7 +18,7 @@ using config::Json;
 namespace {
 
 /// Of what a mount gives its mounter; another one is another release's.
-constexpr int kForm = 2;
+constexpr int kForm = 1;
 
 /// Not as text: a path may have any byte.
 std::string bytes_of(const Json& json) {
@@ -72,7 +72,8 @@ Result<MounterTask> mounter_task_from(std::string_view bytes) {
     json.at("allow_other").get_to(task.allow_other);
     json.at("socket").get_to(task.socket);
     task.patience = Milliseconds(json.at("patience").get<int64_t>());
-    for (const auto& [name, path] : json.at("secrets").items()) {
+    const Json secrets = json.value("secrets", Json::object());  // of a mount from before there were
+    for (const auto& [name, path] : secrets.items()) {
       task.secrets.emplace(name, std::string(path.get_binary().begin(), path.get_binary().end()));
     }
     for (const Json& one : json.at("also")) {

@@ -74,13 +74,13 @@ void RemoteWatch::watch_until(const std::stop_token&) {
   SteadyTime told_at;
   std::string summary_told;
   SteadyTime stale_at;
-  SteadyTime renewed_at = std::chrono::steady_clock::now();
+  SteadyTime renewed_at;  // a worker that follows another one may lack some yet
   bool stopping = false;
   while (!stopping) {
     if (std::chrono::steady_clock::now() - renewed_at >= kRenewal) {
       const Activity activity("has the files of the remote read");
-      renew_([this] { return stopping_.with([](bool now) { return now; }); });
-      renewed_at = std::chrono::steady_clock::now();
+      const bool are_known = renew_([this] { return stopping_.with([](bool now) { return now; }); });
+      renewed_at = are_known ? std::chrono::steady_clock::now() : SteadyTime();
     }
     const Knowledge known = knowledge();
     if (std::chrono::steady_clock::now() >= stale_at || !known.facts || !known.wrong.empty() || told == false) {

@@ -4,6 +4,7 @@
 #include <linux/capability.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -78,7 +79,11 @@ Result<std::string> Secrets::ask(const std::string& name, Deadline deadline,
   const Fd ours(ends[0]);
   const Fd theirs(ends[1]);
   const auto answer = link_.ask(kTask, name, deadline, theirs.get(), 0, cancelled);
-  if (!answer) return fail(answer.error().code(), "the process of this mount that reads it has not done so");
+  if (!answer) {
+    const bool is_late = answer.error().code() == ErrorCode::kTimedOut;
+    return fail(is_late ? ErrorCode::kTimedOut : ErrorCode::kUnavailable,
+                "the process of this mount that reads it has not done so: see whether its disk answers");
+  }
   const Json json = Json::parse(*answer, nullptr, false);
   if (auto error = config::error_from_json(json)) return fail(std::move(*error));
   std::array<char, 16> room{};
@@ -88,19 +93,30 @@ Result<std::string> Secrets::ask(const std::string& name, Deadline deadline,
   return config::from_memory(memory.get());
 }
 
-void Secrets::renew(Deadline deadline, const std::function<bool()>& cancelled) {
+bool Secrets::renew(Deadline deadline, const std::function<bool()>& cancelled) {
+  std::map<std::string, Result<std::string>> found;
+  size_t left = names_.size();
   for (const auto& [path, name] : names_) {
-    Result<std::string> text = ask(name, deadline, cancelled);
-    const Error why = text ? Error(ErrorCode::kUnavailable, kNotYet) : text.error();
-    const bool is_news = known_.with([&, &path = path](auto& known) {
+    // One on a disk that hangs leaves the others their time.
+    found.emplace(path, ask(name, Deadline::after(deadline.left() / left--), cancelled));
+    if (cancelled && cancelled()) return false;
+  }
+  std::map<std::string, Error> news;
+  // All at once: a certificate and its key fit each other.
+  const bool are_known = known_.with([&](auto& known) {
+    for (auto& [path, text] : found) {
       Known& one = known[path];
+      const Error why = text ? Error(ErrorCode::kUnavailable, kNotYet) : text.error();
       if (text) one.text = std::move(*text);
-      return std::exchange(one.why, why).what() != why.what();
-    });
-    if (text || !is_news || (cancelled && cancelled())) continue;
+      if (std::exchange(one.why, why).what() != why.what() && why.what() != kNotYet) news.emplace(path, why);
+    }
+    return std::ranges::all_of(known, [](const auto& one) { return one.second.text.has_value(); });
+  });
+  for (const auto& [path, why] : news) {
     const std::string action = read(path) ? "what it had before is used" : "tried again";
     log::warning("mount.secret_not_read", {{"file", path}, {"why", to_text(why)}, {"action", action}});
   }
+  return are_known;
 }
 
 Result<std::string> Secrets::read(const std::string& path) const {

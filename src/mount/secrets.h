@@ -29,9 +29,9 @@ class Secrets {
   /// `mounter`: Supervision::mounter(). `stands_still` is called when the mounter takes no words.
   Secrets(const config::Settings& settings, int mounter, std::function<void()> stands_still);
 
-  /// Reads the files anew; of one that cannot be read what is known stays. Blocks until the deadline, or until
-  /// `cancelled` says true.
-  void renew(Deadline deadline, const std::function<bool()>& cancelled = {});
+  /// Reads the files anew, and shows them all at once; of one that cannot be read what is known stays. Returns whether
+  /// something is known of each. Blocks until the deadline, or until `cancelled` says true.
+  bool renew(Deadline deadline, const std::function<bool()>& cancelled = {});
   /// Returns what the file with that path had when it was read last; an error says why it never was.
   [[nodiscard]] Result<std::string> read(const std::string& path) const;
   [[nodiscard]] bool has_files() const { return !names_.empty(); }

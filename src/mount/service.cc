@@ -107,7 +107,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
           *layers_->remote, layers_->writes, log::redact_url(settings.remote),
           [this] { return layers_->catalog->status().entries; },
           [secrets = layers_->secrets](const std::function<bool()>& cancelled) {
-            if (secrets) secrets->renew(Deadline::after(kSecretPatience), cancelled);
+            return !secrets || secrets->renew(Deadline::after(kSecretPatience), cancelled);
           }),
       heartbeat_(settings_, *layers_),
       host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),

@@ -79,9 +79,9 @@ Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait&
   std::vector<Command> commands;
   std::vector<Step> steps;
   const std::string database = std::to_string(endpoint.database);
-  if (!endpoint.password.empty() || !endpoint.user.empty()) {
-    commands.push_back(endpoint.user.empty() ? Command{"AUTH", endpoint.password}
-                                             : Command{"AUTH", endpoint.user, endpoint.password});
+  INDUCTORFS_TRY_ASSIGN(const auto password, password_of(endpoint));
+  if (!password.empty() || !endpoint.user.empty()) {
+    commands.push_back(endpoint.user.empty() ? Command{"AUTH", password} : Command{"AUTH", endpoint.user, password});
     steps.push_back(Step::kAuth);
   }
   if (endpoint.database != 0) {
@@ -145,6 +145,7 @@ Error to_error(const Reply& reply) {
 Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& wanted, Deadline deadline,
                                                      const std::function<bool()>* cancelled, Budget* budget) {
   if (!wanted.cluster.empty()) return fail(ErrorCode::kInvalid, "a Redis Cluster is not one server");
+  INDUCTORFS_TRY(password_of(wanted));  // without one nobody need be asked
   const Wait wait{deadline, cancelled, budget};
   INDUCTORFS_TRY_ASSIGN(const auto server, find_server(wanted, wait));
   const Endpoint& endpoint = server;

@@ -65,11 +65,12 @@ Result<HostPort> ask(const Endpoint& endpoint, const HostPort& at, const Wait& w
   sentinel.database = 0;
   sentinel.user.clear();
   sentinel.password.clear();
+  sentinel.secret = {};
   auto found = ask_one(sentinel, endpoint.sentinels->master, wait, kept);
-  const bool wants_password = !found && found.error().code() == ErrorCode::kNotPermitted && !endpoint.password.empty();
-  if (!wants_password) return found;
+  if (found || found.error().code() != ErrorCode::kNotPermitted) return found;
+  INDUCTORFS_TRY_ASSIGN(sentinel.password, password_of(endpoint));
+  if (sentinel.password.empty()) return found;
   sentinel.user = endpoint.user;
-  sentinel.password = endpoint.password;
   return ask_one(sentinel, endpoint.sentinels->master, wait, kept);
 }
 

@@ -17,6 +17,7 @@
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/handle.h"
+#include "inductorfs/base/log.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/redis/certificates.h"
 #include "transport.h"
@@ -168,6 +169,9 @@ using Load = std::function<int(const char*)>;
 Result<void> load_file(const FileSource& files, const std::string& what, const std::string& file, const Load& load) {
   const Result<Fd> opened = open_file(files, file);
   if (!opened && opened.error().code() == ErrorCode::kNotFound) return unusable(what, file, "it does not exist");
+  if (!opened && is_passing(opened.error())) {
+    return fail(opened.error().code(), "TLS: the " + what + " " + file + ": " + opened.error().what());
+  }
   if (!opened) return unusable(what, file, opened.error().what());
   const std::string place = "/proc/self/fd/" + std::to_string(opened->get());
   return load(place.c_str()) == 1 ? Result<void>() : unusable(what, file, last_reason());
@@ -222,14 +226,23 @@ std::string state_on_disk(const std::string& file) {
 std::string state_of(const Endpoint& endpoint) {
   std::string state = endpoint.ca_file.empty() ? state_on_disk(X509_get_default_cert_file()) : std::string();
   for (const std::string* file : {&endpoint.ca_file, &endpoint.certificate_file, &endpoint.key_file}) {
-    const bool is_given = endpoint.files && !file->empty();
-    state += is_given ? *file + '\0' + endpoint.files(*file).value_or("") + '\0' : state_on_disk(*file);
+    if (!endpoint.files || file->empty()) {
+      state += state_on_disk(*file);
+      continue;
+    }
+    const auto text = endpoint.files(*file);
+    state += *file + '\0' + (text ? std::to_string(std::hash<std::string>()(*text)) : "none") + ' ';
   }
   return state;
 }
 
+std::string names_of(const Endpoint& endpoint) {
+  return endpoint.ca_file + '\0' + endpoint.certificate_file + '\0' + endpoint.key_file;
+}
+
 /// What the last dial used: all connections of a process go to one server as a rule.
 struct Kept {
+  std::string names;
   std::string state;
   Context context;
 };
@@ -250,9 +263,17 @@ Result<Context> context_for(const Endpoint& endpoint) {
   if (known != nullptr) return known;
   ++loads;
   auto made = make_context(endpoint);
-  if (!made) return made;
-  kept.with([&](Kept& last) { last = {state, shared(made->get())}; });
-  return made;
+  if (made) {
+    kept.with([&](Kept& last) { last = {names_of(endpoint), state, shared(made->get())}; });
+    return made;
+  }
+  // Files that are exchanged one after the other do not fit for a moment: the next dial looks again.
+  known = kept.with([&](const Kept& last) {
+    return last.context != nullptr && last.names == names_of(endpoint) ? shared(last.context.get()) : Context();
+  });
+  if (known == nullptr) return made;
+  log::write_limited(log::Level::kWarning, "redis.certificates_not_used", {{"why", made.error().what()}});
+  return known;
 }
 
 bool is_address(const std::string& host) {

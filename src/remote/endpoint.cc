@@ -17,7 +17,8 @@ Result<std::string> read_secret(const std::string& path, const FileSource& files
   if (text && text->size() > kSecretLimit) text = fail(ErrorCode::kTooLarge, path + " has more than 4096 bytes");
   if (!text) {
     const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
-    return fail(ErrorCode::kInvalid, "cannot read the password file " + path + ": " + why);
+    const ErrorCode code = is_passing(text.error()) ? text.error().code() : ErrorCode::kInvalid;
+    return fail(code, "cannot read the password file " + path + ": " + why);
   }
   const size_t end = text->find_last_not_of("\r\n");
   text->resize(end == std::string::npos ? 0 : end + 1);
@@ -32,8 +33,12 @@ Result<std::string> read_secret(const std::string& path, const FileSource& files
 Result<redis::Endpoint> endpoint_of(const RemoteOptions& options) {
   INDUCTORFS_TRY_ASSIGN(auto endpoint, redis::parse_url(options.url));
   if (!options.password_file.empty()) {
-    INDUCTORFS_TRY_ASSIGN(auto secret, read_secret(options.password_file, options.files));
-    endpoint.password = std::move(secret);
+    const auto read = [file = options.password_file, files = options.files] { return read_secret(file, files); };
+    if (options.files) {
+      endpoint.secret = read;
+    } else {
+      INDUCTORFS_TRY_ASSIGN(endpoint.password, read());
+    }
   }
   endpoint.ca_file = options.ca_file;
   endpoint.certificate_file = options.certificate_file;
@@ -49,6 +54,7 @@ Result<void> check_server_files(const RemoteOptions& options) {
   const bool has_certificates = !(options.ca_file + options.certificate_file + options.key_file).empty();
   if (named.url.empty()) named.url = has_certificates ? "rediss://localhost" : "redis://localhost";
   INDUCTORFS_TRY_ASSIGN(const auto endpoint, endpoint_of(named));
+  INDUCTORFS_TRY(redis::password_of(endpoint));
   return redis::check_certificates(endpoint);
 }
 

@@ -46,7 +46,7 @@ Result<ServerExamination> examine_one(const redis::Endpoint& endpoint, Deadline 
   found.address = endpoint.to_string();
   found.local = is_local(endpoint);
   found.tls = endpoint.tls;
-  found.has_password = !endpoint.password.empty();
+  found.has_password = endpoint.secret || !endpoint.password.empty();
   INDUCTORFS_TRY_ASSIGN(const auto connection, redis::Connection::open(endpoint, deadline));
   const auto patience = [&] { return redis::Patience{deadline.left(), deadline.left()}; };
   for (const char* section : {"server", "clients", "memory", "persistence", "replication", "cluster"}) {

@@ -131,8 +131,18 @@ def test_it_reads_the_secrets_that_a_worker_may_not(tmp_path):
             wait_until(lambda: not node.status()["remote"]["reachable"], 20 * PATIENCE, "a server that is not trusted")
             give(next_authority)
             wait_until(lambda: node.status()["remote"]["reachable"], 60 * PATIENCE, "the server with the next certificate")
-        (tmp_path / "key").unlink()
-        wait_until(lambda: "mount.secret_not_read" in node.log.read_text(), 30 * PATIENCE, "a word in the log")
+            (tmp_path / "key").unlink()
+            told = f'mount.secret_not_read file={tmp_path / "key"} why="it does not exist" action="what it had before is used"'
+            wait_until(lambda: told in node.log.read_text(), 30 * PATIENCE, "a word in the log")
+            assert node.status()["remote"]["reachable"]
+            # The next worker has no more than the files: it serves without the remote until they are there.
+            before = node.worker()
+            os.kill(before, signal.SIGKILL)
+            wait_until(lambda: node.daemons() not in ([], [before]), 20 * PATIENCE, "the next worker")
+            (node.cache / "served").write_text("without the remote")
+            wait_until(lambda: "key" in node.status()["remote"]["last_error"], 30 * PATIENCE, "why the remote is away")
+            give(next_authority)
+            wait_until(lambda: node.status()["remote"]["reachable"], 60 * PATIENCE, "the server, when the key is there")
         node.unmount()
 
 

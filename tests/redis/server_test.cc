@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "inductorfs/redis/connection.h"
 #include "support/redis_server.h"
@@ -227,12 +226,34 @@ TEST(Tls, TakesFilesThatSomebodyElseHasRead) {
   const uint64_t before = certificate_loads();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(connect(endpoint));
   EXPECT_EQ(certificate_loads(), before + 1);
-  const std::string key = std::exchange(files.at("the key"), "no key");
-  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kInvalid) << "the key is another one now";
-  files.at("the key") = key;
-  ASSERT_TRUE(connect(endpoint));
-  files.erase("the authority");
-  EXPECT_NE(connect(endpoint).error().what().find("CA file the authority: it was not read yet"), std::string::npos);
+  const auto other = make_certificates(server.directory(), "other", "DNS:other");
+  files.at("the key") = text_of(other.key_file);
+  EXPECT_TRUE(connect(endpoint)) << "half of a renewal does not fit, and those of before are used";
+  files.at("the certificate") = text_of(other.certificate_file);
+  EXPECT_TRUE(connect(endpoint));
+  const inductorfs::testing::TemporaryDirectory elsewhere;
+  files.at("the authority") = text_of(make_certificates(elsewhere.path(), "x", "IP:127.0.0.1").ca_file);
+  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted) << "the authority is another one now";
+  endpoint.ca_file = "not read";
+  const auto early = connect(endpoint);
+  EXPECT_EQ(early.error().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(early.error().what().find("CA file not read: it was not read yet"), std::string::npos);
+}
+
+/// Each connection takes it anew.
+TEST(RealServer, IsToldThePasswordOfTheMoment) {
+  const RedisServer server;
+  ASSERT_TRUE(connect(endpoint_of(server.url())).value()->call({"CONFIG", "SET", "requirepass", "second"}, kPatience));
+  Endpoint endpoint = endpoint_of(server.url());
+  Result<std::string> password = fail(ErrorCode::kUnavailable, "it was not read yet");
+  endpoint.secret = [&password] { return password; };
+  EXPECT_EQ(connect(endpoint).error().what(), "it was not read yet");
+  password = "first";
+  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted);
+  password = "second";
+  const auto connection = connect(endpoint);
+  ASSERT_TRUE(connection) << connection.error().to_string();
+  expect_pong(**connection);
 }
 
 TEST(Tls, EndsAHandshakeThatNobodyAnswers) {

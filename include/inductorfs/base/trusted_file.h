@@ -22,7 +22,11 @@ namespace inductorfs {
 /// Reads a file that check_trusted_file() accepts; errors are also those of read_file(). It waits for nobody.
 [[nodiscard]] Result<std::string> read_trusted_file(const std::string& path, uint64_t limit);
 
-/// Gives what such a file has to somebody who may not read it. Safe for concurrent use; blocks on nothing.
+/// Gives what such a file has to somebody who may not read it. Safe for concurrent use; blocks on nothing. An error for
+/// which is_passing() holds says that it was not read yet.
 using FileSource = std::function<Result<std::string>(const std::string& path)>;
+[[nodiscard]] inline bool is_passing(const Error& error) {
+  return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
+}
 
 }  // namespace inductorfs

@@ -24,11 +24,11 @@ class RemoteWatch {
     std::string wrong;  ///< why this server cannot be used; empty as long as no unusable server has answered
   };
 
-  using Renew = std::function<void(const std::function<bool()>& cancelled)>;
+  using Renew = std::function<bool(const std::function<bool()>& cancelled)>;
 
   /// `address` goes into the log, so it must be without secrets; empty when the mount has no remote. `entries` returns
   /// how many entries of the cluster the mount knows; any thread calls it, and it may wait for the catalog. `renew` has
-  /// the files of the remote read anew, by the thread, now and then.
+  /// the files of the remote read anew, by the thread, now and then; false: some were never read, so soon again.
   RemoteWatch(remote::Remote& remote, std::shared_ptr<const remote::WriteCondition> writes, std::string address,
               std::function<uint64_t()> entries, Renew renew)
       : remote_(remote),

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -58,12 +59,19 @@ struct Endpoint {
   std::string ca_file;      ///< TLS; empty: the system's certificates
   std::string certificate_file;
   std::string key_file;
-  FileSource files{};                ///< of these three; empty: they are read from the disk
+  FileSource files{};  ///< of these three; empty: they are read from the disk
+  /// Gives the password anew for each connection, in place of `password`; empty: there is none but that.
+  std::function<Result<std::string>()> secret{};
   bool url_has_credentials = false;  ///< the URL itself names a user or a password
 
   /// Returns the URL without secrets, for logs and status.
   [[nodiscard]] std::string to_string() const;
 };
+
+/// Returns the password for a new connection; empty: none. Errors are those of `secret`.
+[[nodiscard]] inline Result<std::string> password_of(const Endpoint& endpoint) {
+  return endpoint.secret ? endpoint.secret() : endpoint.password;
+}
 
 /// Parses a URL. kInvalid, with the reason and an example, when the text is no such URL.
 [[nodiscard]] Result<Endpoint> parse_url(std::string_view url);

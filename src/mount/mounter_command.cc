@@ -247,10 +247,11 @@ std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const Mou
   leave.answer = [task](const ExaminerCall&) {
     return answer_of(task, [](HostMounts& mounts) { return mounts.leave(); });
   };
-  return {{Secrets::kTask, Secrets::task(task.secrets)},
-          {Mounter::kMount, std::move(mount)},
-          {Mounter::kUnmount, std::move(unmount)},
-          {Mounter::kLeave, std::move(leave)}};
+  auto tasks = Secrets::tasks(task.secrets);
+  tasks.emplace(Mounter::kMount, std::move(mount));
+  tasks.emplace(Mounter::kUnmount, std::move(unmount));
+  tasks.emplace(Mounter::kLeave, std::move(leave));
+  return tasks;
 }
 
 /// An ordinary user's mounter has no rights, and needs fusermount3.

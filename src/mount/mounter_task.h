@@ -22,7 +22,7 @@ struct MounterTask {
   std::vector<config::Also> also;
   std::string socket;                            ///< of control
   Milliseconds patience{};                       ///< for the start of a worker
-  std::map<std::string, std::string> secrets{};  ///< by name (Secrets): paths of files that are read for a worker
+  std::map<std::string, std::string> secrets{};  ///< Secrets::Files
 };
 
 /// Says how the mount of these settings is made.

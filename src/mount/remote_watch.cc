@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/mount/remote_watch.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
@@ -20,7 +21,7 @@ constexpr Milliseconds kProbePatience{2000};
 /// the server nothing else, so this is also how soon that mount knows that the server is away.
 constexpr std::chrono::minutes kFactsLifetime{1};
 /// Certificates are renewed under a running mount.
-constexpr std::chrono::seconds kRenewal{10};
+constexpr Milliseconds kRenewal{10'000};
 /// Between two words to systemd that differ only in the number of entries.
 constexpr std::chrono::seconds kSummaryPeriod{10};
 
@@ -74,13 +75,15 @@ void RemoteWatch::watch_until(const std::stop_token&) {
   SteadyTime told_at;
   std::string summary_told;
   SteadyTime stale_at;
-  SteadyTime renewed_at;  // a worker that follows another one may lack some yet
+  Deadline renewal = Deadline::after(kTick);  // a worker that follows another one may lack some yet
+  Milliseconds renewal_rest = kTick;
   bool stopping = false;
   while (!stopping) {
-    if (std::chrono::steady_clock::now() - renewed_at >= kRenewal) {
+    if (renewal.passed()) {
       const Activity activity("has the files of the remote read");
       const bool are_known = renew_([this] { return stopping_.with([](bool now) { return now; }); });
-      renewed_at = are_known ? std::chrono::steady_clock::now() : SteadyTime();
+      renewal_rest = are_known ? kRenewal : std::min(2 * renewal_rest, kRenewal);
+      renewal = Deadline::after(renewal_rest);
     }
     const Knowledge known = knowledge();
     if (std::chrono::steady_clock::now() >= stale_at || !known.facts || !known.wrong.empty() || told == false) {

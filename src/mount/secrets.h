@@ -18,23 +18,25 @@ namespace inductorfs::mount {
 /// the worker may not (docs/decisions/0041). No word of a worker has a path. Safe for concurrent use.
 class Secrets {
  public:
-  static constexpr const char* kTask = "secret";  ///< of a mounter; the request is one of the names
+  using Files = std::map<std::string, std::string>;  ///< paths by their names
 
-  /// Returns the paths of the options' files by their names. Pure.
-  [[nodiscard]] static std::map<std::string, std::string> files_of(const config::Settings& settings);
-  /// What a mounter does when it is asked for one of `files`: its child reads it with root's rights, but only what
-  /// nobody else could have written (base/trusted_file.h).
-  [[nodiscard]] static fingerprint::ExaminerTask task(std::map<std::string, std::string> files);
+  /// Returns the paths of the options' files. Pure.
+  [[nodiscard]] static Files files_of(const config::Settings& settings);
+  /// Returns what a mounter does for these files, by the names of its tasks, of which each file has its own. A child
+  /// reads the file with root's rights, but only what nobody else could have written (base/trusted_file.h), and sends
+  /// memory with it, or why not, at the descriptor of its question.
+  [[nodiscard]] static std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks(const Files& files);
 
   /// `mounter`: Supervision::mounter(). `stands_still` is called when the mounter takes no words.
   Secrets(const config::Settings& settings, int mounter, std::function<void()> stands_still);
 
-  /// Reads the files anew, and shows them all at once; of one that cannot be read what is known stays. Returns whether
-  /// something is known of each. Blocks until the deadline, or until `cancelled` says true.
+  /// Reads the files anew, all at once, and shows what they have together; of one that cannot be read, or is empty by
+  /// now, what is known stays, and of all when they are just being exchanged. Returns whether something is known of
+  /// each. Blocks until the deadline, or until `cancelled` says true.
   bool renew(Deadline deadline, const std::function<bool()>& cancelled = {});
-  /// Returns what the file with that path had when it was read last; an error says why it never was.
+  /// Returns what the file with that path had when it was read last; an error says why it never was, and is
+  /// kUnavailable where nobody has answered yet.
   [[nodiscard]] Result<std::string> read(const std::string& path) const;
-  [[nodiscard]] bool has_files() const { return !names_.empty(); }
 
  private:
   static constexpr const char* kNotYet = "it was not read yet";
@@ -42,10 +44,14 @@ class Secrets {
     std::optional<std::string> text;
     Error why{ErrorCode::kUnavailable, kNotYet};
   };
-  [[nodiscard]] Result<std::string> ask(const std::string& name, Deadline deadline,
-                                        const std::function<bool()>& cancelled) const;
+  struct Asked;
+  using Found = std::map<std::string, Result<std::string>>;  ///< by their paths
+  [[nodiscard]] Found ask(const Files& names, Deadline deadline, const std::function<bool()>& cancelled) const;
+  [[nodiscard]] Asked begin(const std::string& name) const;
+  [[nodiscard]] bool is_news(const Found& found) const;
+  [[nodiscard]] bool take(Found found);
 
-  const std::map<std::string, std::string> names_;  ///< by their paths
+  const Files names_;  ///< by their paths
   const fingerprint::ExaminerLink link_;
   Guarded<std::map<std::string, Known>> known_;  ///< by their paths
 };

@@ -41,7 +41,7 @@ constexpr size_t kNearestLimit = 1000;
 /// For what requests have just done to be counted.
 constexpr Milliseconds kSettlePatience{1000};
 /// For the password and certificates of the remote, which may lie on a disk that does not answer.
-constexpr Milliseconds kSecretPatience{2000};
+constexpr Milliseconds kSecretPatience{5000};
 /// For places of users' file systems, which the start does not wait for longer.
 constexpr Milliseconds kPlacesPatience{20'000};
 

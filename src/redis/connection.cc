@@ -145,7 +145,8 @@ Error to_error(const Reply& reply) {
 Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& wanted, Deadline deadline,
                                                      const std::function<bool()>* cancelled, Budget* budget) {
   if (!wanted.cluster.empty()) return fail(ErrorCode::kInvalid, "a Redis Cluster is not one server");
-  INDUCTORFS_TRY(password_of(wanted));  // without one nobody need be asked
+  // Without its password no server need be asked.
+  if (const auto password = password_of(wanted); !password) return fail(of_given_file(password.error()));
   const Wait wait{deadline, cancelled, budget};
   INDUCTORFS_TRY_ASSIGN(const auto server, find_server(wanted, wait));
   const Endpoint& endpoint = server;

@@ -222,28 +222,27 @@ std::string state_on_disk(const std::string& file) {
   return state;
 }
 
-// Which files, and in which state: certificates are renewed under a running daemon.
-std::string state_of(const Endpoint& endpoint) {
-  std::string state = endpoint.ca_file.empty() ? state_on_disk(X509_get_default_cert_file()) : std::string();
-  for (const std::string* file : {&endpoint.ca_file, &endpoint.certificate_file, &endpoint.key_file}) {
-    if (!endpoint.files || file->empty()) {
-      state += state_on_disk(*file);
-      continue;
-    }
-    const auto text = endpoint.files(*file);
-    state += *file + '\0' + (text ? std::to_string(std::hash<std::string>()(*text)) : "none") + ' ';
-  }
-  return state;
+std::string state_of_file(const Endpoint& endpoint, const std::string& file) {
+  if (!endpoint.files || file.empty()) return state_on_disk(file);
+  const auto text = endpoint.files(file);
+  return file + '\0' + (text ? std::to_string(std::hash<std::string>()(*text)) : "none") + ' ';
 }
 
-std::string names_of(const Endpoint& endpoint) {
-  return endpoint.ca_file + '\0' + endpoint.certificate_file + '\0' + endpoint.key_file;
+/// In which state the authorities are: certificates are renewed under a running daemon.
+std::string state_of_trust(const Endpoint& endpoint) {
+  return endpoint.ca_file.empty() ? state_on_disk(X509_get_default_cert_file())
+                                  : state_of_file(endpoint, endpoint.ca_file);
+}
+
+std::string state_of_own(const Endpoint& endpoint) {
+  return state_of_file(endpoint, endpoint.certificate_file) + state_of_file(endpoint, endpoint.key_file);
 }
 
 /// What the last dial used: all connections of a process go to one server as a rule.
 struct Kept {
-  std::string names;
-  std::string state;
+  std::string names;  ///< of the own certificate and its key
+  std::string trust;
+  std::string own;
   Context context;
 };
 std::atomic<uint64_t> loads{0};
@@ -252,28 +251,32 @@ std::atomic<uint64_t> loads{0};
 // connection.
 Result<Context> context_for(const Endpoint& endpoint) {
   static Guarded<Kept> kept;
-  const std::string state = state_of(endpoint);
-  const auto shared = [](SSL_CTX* context) {
-    INDUCTORFS_CHECK(SSL_CTX_up_ref(context) == 1);
-    return Context(context);
+  const std::string names = endpoint.certificate_file + '\0' + endpoint.key_file;
+  const std::string trust = state_of_trust(endpoint);
+  const std::string own = state_of_own(endpoint);
+  const auto last_if = [&](const auto& fits) {
+    return kept.with([&](const Kept& last) {
+      if (last.context == nullptr || last.trust != trust || !fits(last)) return Context();
+      INDUCTORFS_CHECK(SSL_CTX_up_ref(last.context.get()) == 1);
+      return Context(last.context.get());
+    });
   };
-  Context known = kept.with([&](const Kept& last) {
-    return last.context != nullptr && last.state == state ? shared(last.context.get()) : Context();
-  });
-  if (known != nullptr) return known;
+  if (Context known = last_if([&](const Kept& last) { return last.own == own; }); known != nullptr) return known;
   ++loads;
   auto made = make_context(endpoint);
   if (made) {
-    kept.with([&](Kept& last) { last = {names_of(endpoint), state, shared(made->get())}; });
+    kept.with([&](Kept& last) {
+      INDUCTORFS_CHECK(SSL_CTX_up_ref(made->get()) == 1);
+      last = {names, trust, own, Context(made->get())};
+    });
     return made;
   }
-  // Files that are exchanged one after the other do not fit for a moment: the next dial looks again.
-  known = kept.with([&](const Kept& last) {
-    return last.context != nullptr && last.names == names_of(endpoint) ? shared(last.context.get()) : Context();
-  });
-  if (known == nullptr) return made;
+  // A certificate and a key that are exchanged one after the other do not fit for a moment: the next dial looks again.
+  // Authorities are never those of before.
+  Context before = last_if([&](const Kept& last) { return last.names == names; });
+  if (before == nullptr) return made;
   log::write_limited(log::Level::kWarning, "redis.certificates_not_used", {{"why", made.error().what()}});
-  return known;
+  return before;
 }
 
 bool is_address(const std::string& host) {
@@ -315,8 +318,9 @@ Result<void> check_certificates(const Endpoint& endpoint) {
 }
 
 Result<std::unique_ptr<Transport>> make_tls_transport(Fd socket, const Endpoint& endpoint, const Wait& wait) {
-  INDUCTORFS_TRY_ASSIGN(auto context, context_for(endpoint));
-  Session session(SSL_new(context.get()));
+  auto context = context_for(endpoint);
+  if (!context) return fail(endpoint.files ? of_given_file(context.error()) : std::move(context).error());
+  Session session(SSL_new(context->get()));
   if (session == nullptr || !expect_peer(session.get(), endpoint.host)) {
     return fail(ErrorCode::kInternal, "TLS: " + last_reason());
   }

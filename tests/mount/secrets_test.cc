@@ -7,11 +7,14 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/message.h"
 #include "support/forked_examiner.h"
 #include "support/temporary_directory.h"
 
@@ -38,7 +41,7 @@ class SecretsTest : public ::testing::Test {
 };
 
 TEST_F(SecretsTest, AreReadByTheMounter) {
-  const testing::ForkedExaminer mounter({{Secrets::kTask, Secrets::task(Secrets::files_of(settings_))}});
+  const testing::ForkedExaminer mounter(Secrets::tasks(Secrets::files_of(settings_)));
   Secrets secrets(settings_, mounter.socket(), [] {});
   EXPECT_EQ(secrets.read(settings_.ca_file).error().code(), ErrorCode::kUnavailable);
   (void)secrets.renew(Deadline::after(kLong));
@@ -52,7 +55,7 @@ TEST_F(SecretsTest, AreReadByTheMounter) {
 }
 
 TEST_F(SecretsTest, ThatCannotBeReadAnyMoreStayAsTheyWere) {
-  const testing::ForkedExaminer mounter({{Secrets::kTask, Secrets::task(Secrets::files_of(settings_))}});
+  const testing::ForkedExaminer mounter(Secrets::tasks(Secrets::files_of(settings_)));
   Secrets secrets(settings_, mounter.socket(), [] {});
   (void)secrets.renew(Deadline::after(kLong));
   std::filesystem::remove(settings_.ca_file);
@@ -63,25 +66,35 @@ TEST_F(SecretsTest, ThatCannotBeReadAnyMoreStayAsTheyWere) {
   EXPECT_EQ(secrets.read(settings_.password_file).value_or(""), std::string("pass\xff\0word", 10));
 }
 
+/// As while somebody writes them in place.
+TEST_F(SecretsTest, ThatAreEmptyByNowStayAsTheyWere) {
+  const testing::ForkedExaminer mounter(Secrets::tasks(Secrets::files_of(settings_)));
+  Secrets secrets(settings_, mounter.socket(), [] {});
+  EXPECT_TRUE(secrets.renew(Deadline::after(kLong)));
+  write(settings_.ca_file, "");
+  EXPECT_TRUE(secrets.renew(Deadline::after(kLong)));
+  EXPECT_EQ(secrets.read(settings_.ca_file).value_or(""), "three in one");
+}
+
 /// Of four files one may lie on a disk that hangs.
 TEST_F(SecretsTest, LeaveTimeForTheOthers) {
   settings_.cert_file = settings_.key_file = "";
-  fingerprint::ExaminerTask hangs = Secrets::task(Secrets::files_of(settings_));
-  hangs.answer = [read = hangs.answer](const fingerprint::ExaminerCall& call) {
-    while (call.request == "ca") (void)::poll(nullptr, 0, -1);
-    return read(call);
+  auto tasks = Secrets::tasks(Secrets::files_of(settings_));
+  tasks.at("secret.ca").answer = [](const fingerprint::ExaminerCall&) {
+    while (true) (void)::poll(nullptr, 0, -1);
+    return std::string();
   };
-  const testing::ForkedExaminer mounter({{Secrets::kTask, hangs}});
+  const testing::ForkedExaminer mounter(std::move(tasks));
   Secrets secrets(settings_, mounter.socket(), [] {});
-  EXPECT_FALSE(secrets.renew(Deadline::after(Milliseconds(2000))));
-  EXPECT_EQ(secrets.read(settings_.ca_file).error().code(), ErrorCode::kTimedOut);
+  EXPECT_FALSE(secrets.renew(Deadline::after(Milliseconds(5000))));
+  EXPECT_EQ(secrets.read(settings_.ca_file).error().code(), ErrorCode::kUnavailable);
   EXPECT_TRUE(secrets.read(settings_.password_file));
 }
 
 TEST_F(SecretsTest, ThatNeverCouldBeReadSayWhy) {
   std::filesystem::remove(settings_.ca_file);
   ASSERT_EQ(::chmod(settings_.password_file.c_str(), 0666), 0);
-  const testing::ForkedExaminer mounter({{Secrets::kTask, Secrets::task(Secrets::files_of(settings_))}});
+  const testing::ForkedExaminer mounter(Secrets::tasks(Secrets::files_of(settings_)));
   Secrets secrets(settings_, mounter.socket(), [] {});
   (void)secrets.renew(Deadline::after(kLong));
   EXPECT_EQ(secrets.read(settings_.ca_file).error().code(), ErrorCode::kNotFound);
@@ -89,33 +102,55 @@ TEST_F(SecretsTest, ThatNeverCouldBeReadSayWhy) {
 }
 
 TEST_F(SecretsTest, AreOfTheFilesThatTheMounterWasToldAlone) {
-  const testing::ForkedExaminer mounter({{Secrets::kTask, Secrets::task({{"password", settings_.password_file}})}});
+  const testing::ForkedExaminer mounter(Secrets::tasks({{"password", settings_.password_file}}));
   Secrets secrets(settings_, mounter.socket(), [] {});
-  (void)secrets.renew(Deadline::after(kLong));
+  (void)secrets.renew(Deadline::after(Milliseconds(5000)));
   EXPECT_TRUE(secrets.read(settings_.password_file));
-  EXPECT_EQ(secrets.read(settings_.ca_file).error().what(), "no such file of the mount");
-  for (const std::string request : {"", "/etc/passwd", "../password", "password\n", settings_.password_file.c_str()}) {
-    const auto answer = mounter.link()->ask(Secrets::kTask, request, Deadline::after(kLong));
-    EXPECT_NE(answer.value_or("").find("no such file of the mount"), std::string::npos) << request;
+  EXPECT_FALSE(secrets.read(settings_.ca_file));
+  for (const char* task : {"", "secret", "secret.", "secret.ca", "secret./etc/passwd", "secret.password.", "mount"}) {
+    const auto answer = mounter.link()->ask(task, settings_.ca_file, Deadline::after(kLong));
+    EXPECT_EQ(answer.error().code(), ErrorCode::kNotFound) << task;
   }
 }
 
 TEST_F(SecretsTest, OfAMounterThatLiesAreNone) {
-  for (const char* answer : {"", "{}", "no JSON", "[]", "{\"error\":7}"}) {
-    const testing::ForkedExaminer mounter({{Secrets::kTask, testing::says(answer)}});
+  for (const char* message : {"", "{}", "no JSON", "[]", "{\"error\":7}"}) {
+    auto tasks = Secrets::tasks(Secrets::files_of(settings_));
+    for (auto& [name, task] : tasks) {
+      task.answer = [message](const fingerprint::ExaminerCall& call) {
+        (void)send_message(call.descriptor, message, {});
+        return std::string("more");
+      };
+    }
+    const testing::ForkedExaminer mounter(std::move(tasks));
     Secrets secrets(settings_, mounter.socket(), [] {});
-    (void)secrets.renew(Deadline::after(kLong));
-    EXPECT_FALSE(secrets.read(settings_.ca_file)) << answer;
+    EXPECT_FALSE(secrets.renew(Deadline::after(Milliseconds(300)))) << message;
+    EXPECT_FALSE(secrets.read(settings_.ca_file)) << message;
   }
 }
 
+/// Another one is started in its place.
+TEST_F(SecretsTest, OfAMounterThatStandsStillAreAskedOfTheNextOne) {
+  const testing::ForkedExaminer mounter(Secrets::tasks(Secrets::files_of(settings_)));
+  ASSERT_EQ(::kill(mounter.pid(), SIGSTOP), 0);
+  std::atomic<int> told{0};
+  Secrets secrets(settings_, mounter.socket(), [&] {
+    ++told;
+    (void)::kill(mounter.pid(), SIGCONT);
+  });
+  EXPECT_TRUE(secrets.renew(Deadline::after(kLong)));
+  EXPECT_GE(told, 1);
+}
+
 TEST_F(SecretsTest, AreNotWaitedForWhenTheMountEnds) {
-  fingerprint::ExaminerTask hangs;
-  hangs.answer = [](const fingerprint::ExaminerCall&) {
-    while (true) (void)::poll(nullptr, 0, -1);
-    return std::string();
-  };
-  const testing::ForkedExaminer mounter({{Secrets::kTask, hangs}});
+  auto tasks = Secrets::tasks(Secrets::files_of(settings_));
+  for (auto& [name, task] : tasks) {
+    task.answer = [](const fingerprint::ExaminerCall&) {
+      while (true) (void)::poll(nullptr, 0, -1);
+      return std::string();
+    };
+  }
+  const testing::ForkedExaminer mounter(std::move(tasks));
   Secrets secrets(settings_, mounter.socket(), [] {});
   const Deadline deadline = Deadline::after(kLong);
   std::atomic<int> asked{0};

@@ -10,13 +10,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import certificates
-from inductorfs_testing.mounts import QuickCluster
+from inductorfs_testing import artefacts, certificates
+from inductorfs_testing.mounts import QuickCluster, appears
 from inductorfs_testing.node import files_of
 from inductorfs_testing.places import program
 from inductorfs_testing.ports import free_port
 from inductorfs_testing.processes import PATIENCE, Failed, wait_until
 from inductorfs_testing.redis_server import RedisServer
+from inductorfs_testing.twin import unused_name
 
 pytestmark = pytest.mark.usefixtures("root")
 # linux/capability.h
@@ -121,10 +122,10 @@ def test_it_reads_the_secrets_that_a_worker_may_not(tmp_path):
     options = [word for option, name in (("--ca-file", "ca"), ("--cert-file", "certificate"), ("--key-file", "key"), ("--password-file", "password"))
                for word in (option, tmp_path / name)]
     with QuickCluster() as cluster:
-        node = cluster.node("a", start=False, remote=f"rediss://127.0.0.1:{port}")
+        node, other = (cluster.node(name, start=False, remote=f"rediss://127.0.0.1:{port}") for name in "ab")
         with start_server(authority) as server:
             server.command("CONFIG", "SET", "requirepass", "hunter2")
-            node.start(*options)
+            node.start(*cluster.options(*options))
             wait_until(lambda: node.status()["remote"]["reachable"], 20, "the server")
         with start_server(next_authority) as server:
             server.command("CONFIG", "SET", "requirepass", "hunter2")
@@ -134,15 +135,23 @@ def test_it_reads_the_secrets_that_a_worker_may_not(tmp_path):
             (tmp_path / "key").unlink()
             told = f'mount.secret_not_read file={tmp_path / "key"} why="it does not exist" action="what it had before is used"'
             wait_until(lambda: told in node.log.read_text(), 30 * PATIENCE, "a word in the log")
-            assert node.status()["remote"]["reachable"]
             # The next worker has no more than the files: it serves without the remote until they are there.
+            (tmp_path / "password").unlink()
             before = node.worker()
             os.kill(before, signal.SIGKILL)
             wait_until(lambda: node.daemons() not in ([], [before]), 20 * PATIENCE, "the next worker")
-            (node.cache / "served").write_text("without the remote")
-            wait_until(lambda: "key" in node.status()["remote"]["last_error"], 30 * PATIENCE, "why the remote is away")
+            name = unused_name(1, "one")
+            artefacts.write_atomic(node.cache, name, b"queued without the remote")
+            wait_until(lambda: "password: it does not exist" in node.status()["remote"]["last_error"], 30 * PATIENCE, "why the remote is away")
             give(next_authority)
-            wait_until(lambda: node.status()["remote"]["reachable"], 60 * PATIENCE, "the server, when the key is there")
+            fresh = tmp_path / "fresh"
+            fresh.write_text("hunter2\n")
+            put(fresh, "password")
+            wait_until(lambda: node.status()["remote"]["reachable"], 60 * PATIENCE, "the server, when the files are there")
+            node.sync(60)
+            other.start(*cluster.options(*options))
+            assert appears(other.cache / name).read_bytes() == b"queued without the remote"
+            other.unmount()
         node.unmount()
 
 

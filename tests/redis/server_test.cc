@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "inductorfs/redis/connection.h"
 #include "support/redis_server.h"
@@ -230,10 +231,20 @@ TEST(Tls, TakesFilesThatSomebodyElseHasRead) {
   files.at("the key") = text_of(other.key_file);
   EXPECT_TRUE(connect(endpoint)) << "half of a renewal does not fit, and those of before are used";
   files.at("the certificate") = text_of(other.certificate_file);
-  EXPECT_TRUE(connect(endpoint));
+  const uint64_t halfway = certificate_loads();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(connect(endpoint));
+  EXPECT_EQ(certificate_loads(), halfway + 1) << "the new ones are used";
+  // Whoever exchanges the authority means it, whatever else does not fit.
   const inductorfs::testing::TemporaryDirectory elsewhere;
-  files.at("the authority") = text_of(make_certificates(elsewhere.path(), "x", "IP:127.0.0.1").ca_file);
-  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted) << "the authority is another one now";
+  const std::string stranger = text_of(make_certificates(elsewhere.path(), "x", "IP:127.0.0.1").ca_file);
+  const std::string authority = std::exchange(files.at("the authority"), stranger);
+  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted) << "it is another one now";
+  files.at("the key") = "no key";
+  EXPECT_FALSE(connect(endpoint));
+  files.at("the authority") = "no authority";
+  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted) << "kInvalid would drop what is published";
+  files.at("the authority") = authority;
+  EXPECT_FALSE(connect(endpoint));
   endpoint.ca_file = "not read";
   const auto early = connect(endpoint);
   EXPECT_EQ(early.error().code(), ErrorCode::kUnavailable);
@@ -248,6 +259,8 @@ TEST(RealServer, IsToldThePasswordOfTheMoment) {
   Result<std::string> password = fail(ErrorCode::kUnavailable, "it was not read yet");
   endpoint.secret = [&password] { return password; };
   EXPECT_EQ(connect(endpoint).error().what(), "it was not read yet");
+  password = fail(ErrorCode::kInvalid, "the password file is empty");
+  EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted) << "kInvalid would drop what is published";
   password = "first";
   EXPECT_EQ(connect(endpoint).error().code(), ErrorCode::kNotPermitted);
   password = "second";

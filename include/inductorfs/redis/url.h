@@ -73,6 +73,12 @@ struct Endpoint {
   return endpoint.secret ? endpoint.secret() : endpoint.password;
 }
 
+/// Is the error with which a connection fails because of a file that somebody else reads (`files`, `secret`). Never
+/// kInvalid, which says that a command is wrong: the next connection may have another file.
+[[nodiscard]] inline Error of_given_file(const Error& error) {
+  return {error.code() == ErrorCode::kInvalid ? ErrorCode::kNotPermitted : error.code(), error.what()};
+}
+
 /// Parses a URL. kInvalid, with the reason and an example, when the text is no such URL.
 [[nodiscard]] Result<Endpoint> parse_url(std::string_view url);
 

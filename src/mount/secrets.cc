@@ -195,12 +195,13 @@ bool Secrets::renew(Deadline deadline, const std::function<bool()>& cancelled) {
   if (cancelled && cancelled()) return false;
   if (is_news(found)) {
     // A certificate fits its own key alone: what is just being exchanged is taken with the next reading.
-    const Found again = ask(names_, deadline, cancelled);
-    const auto is_same = [&again](const auto& one) {
-      const auto other = again.find(one.first);
-      return !one.second || (other != again.end() && other->second && *other->second == *one.second);
-    };
-    if (!std::ranges::all_of(found, is_same)) return true;
+    Files names;
+    for (const auto& [path, text] : found) {
+      if (text) names.emplace(path, names_.at(path));
+    }
+    const Found again = ask(names, Deadline::after(kSilence), cancelled);
+    const auto is_same = [&found](const auto& one) { return one.second && *one.second == *found.at(one.first); };
+    if (!std::ranges::all_of(again, is_same)) return true;
   }
   return take(std::move(found));
 }

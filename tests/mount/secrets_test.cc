@@ -89,6 +89,9 @@ TEST_F(SecretsTest, LeaveTimeForTheOthers) {
   EXPECT_FALSE(secrets.renew(Deadline::after(Milliseconds(5000))));
   EXPECT_EQ(secrets.read(settings_.ca_file).error().code(), ErrorCode::kUnavailable);
   EXPECT_TRUE(secrets.read(settings_.password_file));
+  write(settings_.password_file, "renewed");
+  EXPECT_FALSE(secrets.renew(Deadline::after(Milliseconds(3000))));
+  EXPECT_EQ(secrets.read(settings_.password_file).value_or(""), "renewed");
 }
 
 TEST_F(SecretsTest, ThatNeverCouldBeReadSayWhy) {

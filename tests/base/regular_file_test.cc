@@ -160,7 +160,8 @@ TEST_P(FileOfAnotherRoot, IsFoundWhateverElseIsRenamed) {
     }
   });
   look([&] {
-    for (int i = 0; i < 20'000; ++i) {
+    const int times = GetParam() ? 20'000 : 1'000;  // each of the latter opens a hundred names
+    for (int i = 0; i < times; ++i) {
       const auto found = open_in_root(root->get(), path, O_PATH);
       ASSERT_TRUE(found) << i << ": " << to_string(found.error().code());
     }

@@ -65,7 +65,6 @@ constexpr const char* kOfReading[] = {
     "nanosleep",
     "gettimeofday",
     "getrandom",
-
     "sched_yield",
     "sched_getaffinity",
     "restart_syscall",

@@ -82,4 +82,14 @@ fingerprint::ExaminerTask mounts_task() {
   return task;
 }
 
+const std::string& filter_warning() {
+  static const std::string warning = [] {
+    const auto filter = fingerprint::filter_of_reading();
+    return filter ? std::string()
+                  : "who looks at processes may make all system calls: " + filter.error().what() +
+                        ": allow seccomp filters in the container, or boot a kernel with CONFIG_SECCOMP_FILTER";
+  }();
+  return warning;
+}
+
 }  // namespace inductorfs::mount

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/ledger/job_processes.h"
@@ -23,5 +24,9 @@ inline constexpr const char* kJobTask = "job";
 inline constexpr const char* kMountsTask = "mounts";
 [[nodiscard]] fingerprint::ExaminerTask job_task();
 [[nodiscard]] fingerprint::ExaminerTask mounts_task();
+
+/// Says that children that look at processes have no filter of system calls, and why; empty: they have. The same for as
+/// long as this process lives.
+[[nodiscard]] const std::string& filter_warning();
 
 }  // namespace inductorfs::mount

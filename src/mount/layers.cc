@@ -45,8 +45,8 @@ constexpr mode_t kLogMode = 0640;
 constexpr uint64_t kCertificateLimit = 16ULL << 20;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
-/// For its password and certificates, which the mounter reads, while jobs wait: what is late comes in use when it is
-/// there.
+/// For its password and certificates, which the mounter reads, while jobs wait: what is late is read again, and
+/// used then.
 constexpr Milliseconds kSecretPatience{1000};
 /// For a look at the places of the facts that a job's own lookup may wait for.
 constexpr Milliseconds kPlacePatience{2000};

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "asked_processes.h"
 #include "drain.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
@@ -351,7 +352,7 @@ bool Service::is_mounted() const {
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
   for (std::string warning : {trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-                              remote_warning(settings_, layers_->remote->health())}) {
+                              remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

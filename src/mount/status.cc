@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "asked_processes.h"
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
@@ -185,6 +186,7 @@ void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
 
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
+  if (!filter_warning().empty()) warnings.push_back(filter_warning());
   add_unread_scopes(facts, warnings);
   add_refused_users(files, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));

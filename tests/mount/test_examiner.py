@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that looks at others for the worker: it is killed, stopped, and has nothing of the mount's."""
 import contextlib
+import ctypes
+import errno
 import os
 import signal
+import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 from inductorfs_testing import environments, mounts
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.node import files_of
+from inductorfs_testing.places import program
 from inductorfs_testing.processes import run, wait_until
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -129,6 +134,27 @@ def test_each_worker_has_its_own(cluster, packages):
     wait_until(lambda: len(node.examiners()) == 1, what="the end of those of earlier workers")
     node.unmount()
     assert not node.processes()
+
+
+def without_filters():
+    """As a container that allows no filter of system calls: prctl(PR_SET_SECCOMP) says EPERM from now on (linux/seccomp.h, filter.h)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = {"x86_64": 157, "aarch64": 167}[os.uname().machine]
+    steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, 22), (0x06, 0, 0, 0x00050000 | errno.EPERM), (0x06, 0, 0, 0x7fff0000)]
+    filter_ = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    whole = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(filter_)))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, whole, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def test_it_is_told_where_it_can_have_no_filter(cluster, packages):
+    node = cluster.node("a", start=False)
+    done = subprocess.run([program(), "mount", node.cache, "--store", node.store, "--log", node.log, *cluster.options()], env=node.env(),
+                          preexec_fn=without_filters, capture_output=True, text=True, timeout=60)
+    told = "who looks at processes may make all system calls: the kernel has no filters of system calls, or the container allows none"
+    assert done.returncode == 0 and told in done.stderr, done
+    assert any(told in warning for warning in node.status()["warnings"]) and told in node.log.read_text()
+    node.unmount()
 
 
 def test_it_has_nothing_of_the_mounts(cluster, packages):

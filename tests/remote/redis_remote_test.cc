@@ -132,6 +132,24 @@ TEST_F(RedisRemote, OrdersNothingThatIsReadOnly) {
   EXPECT_EQ(fetch_error(held.digest, soon()), std::nullopt);
 }
 
+/// kInvalid would be the command's fault: the publisher would drop what it was to publish.
+TEST_F(RedisRemote, TakesAMissingSecretForARefusal) {
+  start({});
+  options.url = "unix://" + server->socket_path();
+  options.password_file = "/the/password";
+  for (const Error& why : {Error(ErrorCode::kNotFound, ""), Error(ErrorCode::kNotPermitted, "others may write to it"),
+                           Error(ErrorCode::kInvalid, "no regular file")}) {
+    options.files = [&why](const std::string&) -> Result<std::string> { return fail(why); };
+    reopen();
+    const auto answer = remote->probe(soon());
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().code(), ErrorCode::kNotPermitted) << answer.error().what();
+  }
+  options.files = [](const std::string&) { return Result<std::string>(""); };
+  reopen();
+  EXPECT_EQ(remote->probe(soon()).error().code(), ErrorCode::kNotPermitted) << "an empty file";
+}
+
 TEST_F(RedisRemote, TakesItsPasswordFromAFileAndNeverShowsIt) {
   start({.password = "hunter2"});
   const std::string file = server->directory() + "/password";

@@ -80,6 +80,29 @@ TEST(SharedGuarded, LetsAReaderReadAgainWhileAWriterWaits) {
   EXPECT_EQ(value.read([](const int& number) { return number; }), 2);
 }
 
+TEST(SharedGuarded, LetsAReaderInBeforeTheSameWriterWritesAgain) {
+  constexpr int kRounds = 200;
+  SharedGuarded<int> value(0);
+  std::atomic<pid_t> reader_id{0};
+  std::atomic<int> seen{-1};
+  for (int round = 0; round < kRounds; ++round) {
+    std::jthread reader;
+    seen = -1;
+    reader_id = 0;
+    value.write([&](int& number) {
+      number = 1;
+      reader = std::jthread([&] {
+        reader_id = ::gettid();
+        seen = value.read([](const int& now) { return now; });
+      });
+      ASSERT_TRUE(wait_for([&] { return reader_id != 0 && is_asleep(reader_id); }));
+    });
+    value.write([&](int& number) { number = 2; });  // at once: the reader has hardly heard of the first one's end
+    reader.join();
+    ASSERT_EQ(seen, 1) << "the reader was kept out in round " << round;
+  }
+}
+
 TEST(SharedGuarded, LetsNobodyInBesideAWriter) {
   SharedGuarded<int> value(0);
   std::atomic<int> torn{0};

@@ -61,8 +61,10 @@ class Guarded {
 
 /// A Guarded for values that are read far more often than written: readers share the lock. A writer waits for the
 /// readers that came before it only: those that come later wait for the writer, or overlapping readers would keep it
-/// out for ever (std::shared_mutex lets them; docs/semantics.md, "Threats on one host"). A reader may read again while
-/// it reads; nobody may write then. Safe for concurrent use.
+/// out for ever (std::shared_mutex lets them; docs/semantics.md, "Threats on one host"). And a writer lets those in
+/// first who waited when it came: who writes again at once, piece by piece, would keep them out to its end, for a mutex
+/// that is taken again is handed on to nobody. A reader may read again while it reads; nobody may write then. Safe for
+/// concurrent use.
 template <typename T>
 class SharedGuarded {
  public:
@@ -89,9 +91,16 @@ class SharedGuarded {
    public:
     explicit Reader(const SharedGuarded& guarded) : guarded_(guarded) {
       std::unique_lock turn(guarded_.turn_, std::defer_lock);
-      if (reading_ == 0 && guarded_.writers_.load(std::memory_order_relaxed) > 0) turn.lock();
+      const bool waits = reading_ == 0 && guarded_.writers_.load(std::memory_order_relaxed) > 0;
+      if (waits) {
+        guarded_.waited_.fetch_add(1);
+        turn.lock();
+      }
       guarded_.mutex_.lock_shared();
       ++reading_;
+      if (!waits) return;
+      guarded_.passed_.fetch_add(1);
+      guarded_.passed_.notify_all();
     }
     ~Reader() {
       --reading_;
@@ -107,6 +116,11 @@ class SharedGuarded {
   class Writer {
    public:
     explicit Writer(SharedGuarded& guarded) : guarded_(guarded) {
+      const unsigned waited = guarded_.waited_.load();
+      for (unsigned passed = guarded_.passed_.load(); static_cast<int>(waited - passed) > 0;
+           passed = guarded_.passed_.load()) {
+        guarded_.passed_.wait(passed);
+      }
       guarded_.writers_.fetch_add(1, std::memory_order_relaxed);
       guarded_.turn_.lock();
       guarded_.mutex_.lock();
@@ -124,8 +138,10 @@ class SharedGuarded {
   };
 
   static inline constinit thread_local int reading_ = 0;  ///< reads of this thread, of all values of this type
-  std::atomic<int> writers_{0};  ///< those that wait or write; readers look before they take the turn
-  mutable std::mutex turn_;      ///< held by a writer until it is done
+  std::atomic<int> writers_{0};              ///< those that wait or write; readers look before they take the turn
+  mutable std::atomic<unsigned> waited_{0};  ///< readers that ever had to wait for the turn
+  mutable std::atomic<unsigned> passed_{0};  ///< those of them that came in; as many more will as `waited_` is ahead
+  mutable std::mutex turn_;                  ///< held by a writer until it is done
   mutable std::shared_mutex mutex_;
   T value_;
 };

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "answers.h"
 #include "command.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/catalog/catalog_check.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/json.h"
@@ -26,7 +32,21 @@ struct Checked {
   store::Findings findings;
 };
 
+/// What root would leave in another user's store that user's worker could not use, and might lead elsewhere.
+Result<void> act_as_owner(const std::string& directory) {
+  struct stat found {};
+  if (::geteuid() != 0 || ::stat(directory.c_str(), &found) != 0 || found.st_uid == 0) return {};
+  const auto own = become_user(found.st_uid, found.st_gid, {});
+  // A user namespace without that user: then root's rights do not reach his files either.
+  if (!own) return ::geteuid() == 0 ? Result<void>() : own;
+  if (::access(directory.c_str(), R_OK | X_OK) == 0 || errno != EACCES) return {};
+  return fail(ErrorCode::kNotPermitted,
+              "store " + directory + ": it is checked as the user to whom it belongs, " + std::to_string(found.st_uid) +
+                  ", who may not reach it: run chmod o+x on the directories above it, or chown -R root on a copy");
+}
+
 Result<Checked> check_all(const std::string& directory, bool repair) {
+  INDUCTORFS_TRY(act_as_owner(directory));
   Checked checked;
   checked.directory = directory;
   INDUCTORFS_TRY_ASSIGN(const auto blobs, store::check(directory, repair, checked.findings));

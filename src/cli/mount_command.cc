@@ -10,6 +10,7 @@
 #include "inductorfs/mount/launch.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
+#include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/sweep.h"
 #include "mount_arguments.h"
@@ -23,7 +24,7 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   // Before anything changes the directory that relative paths are taken from.
   INDUCTORFS_TRY_ASSIGN(const auto program, mount::own_program());
   INDUCTORFS_TRY(mount::settle(settings.mountpoint, settings.foreground));
-  if (settings.foreground) INDUCTORFS_TRY(mount::open_log(settings));
+  if (settings.foreground && !mount::log_is_in_store(settings)) INDUCTORFS_TRY(mount::open_log(settings));
   places::sweep_runtime_directory(config::runtime_directory(::geteuid(), config::process_environment()), true);
   INDUCTORFS_TRY_ASSIGN(bool uncovered, places::free_mountpoint(settings.mountpoint));
   auto real = places::resolve_mountpoint(settings.mountpoint);
@@ -35,6 +36,7 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   INDUCTORFS_TRY_ASSIGN(auto ownership, places::ownership_of(settings.mountpoint));
   ownership.uncovered = ownership.uncovered || uncovered || uncovered_too;
   if (::geteuid() == 0 && ownership.uid != 0) config::give_default_places(settings, config::user_by_id(ownership.uid));
+  INDUCTORFS_TRY(mount::choose_worker_user(settings));
   return fail(mount::launch_supervisor({settings, ownership}, program, readiness));
 }
 

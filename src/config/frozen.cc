@@ -57,6 +57,11 @@ Result<Frozen> from_json(const Json& json) {
   settings.mountpoint = json.at("mountpoint").get<std::string>();
   settings.alias = json.at("alias").get<std::string>();
   settings.store = json.at("store").get<std::string>();
+  settings.no_worker_user = json.value("no_worker_user", "");  // of a mount from before there was one
+  if (const auto worker = json.find("worker"); worker != json.end() && !worker->is_null()) {
+    settings.worker = WorkerUser{worker->at("uid").get<uid_t>(), worker->at("gid").get<gid_t>(),
+                                 worker->at("groups").get<std::vector<gid_t>>()};
+  }
   settings.allow_other = json.at("allow_other").get<bool>();
   INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(json.at("trust").get<std::string>()));
   INDUCTORFS_TRY(apply({{"writers", {json.at("writers").get<std::string>()}}}, "settings", "/", settings));
@@ -84,12 +89,18 @@ std::string freeze(const Settings& settings, const Ownership& ownership) {
   for (const layout::RuleChange& change : settings.families) families.push_back(change_to_json(change));
   Json also = Json::array();
   for (const Also& place : settings.also) also.push_back(also_to_json(place));
+  Json worker;
+  if (settings.worker) {
+    worker = {{"uid", settings.worker->uid}, {"gid", settings.worker->gid}, {"groups", settings.worker->groups}};
+  }
   const Json json = {{"form", kForm},
                      {"given", std::move(given)},
                      {"families", std::move(families)},
                      {"mountpoint", settings.mountpoint},
                      {"alias", settings.alias},
                      {"store", settings.store},
+                     {"worker", std::move(worker)},
+                     {"no_worker_user", settings.no_worker_user},
                      {"allow_other", settings.allow_other.value_or(false)},
                      {"trust", to_string(settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
                      {"writers", to_string(settings.writers.value_or(WritersPolicy::kMatching))},

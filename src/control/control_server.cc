@@ -54,6 +54,7 @@ std::vector<gid_t> groups_of(int fd, const ucred& credentials) {
 /// Who has how many connections. Safe for concurrent use.
 class Guests {
  public:
+  explicit Guests(uid_t owner) : owner_(owner) {}
   /// A connection's place among those of its user, until it goes.
   class Seat {
    public:
@@ -91,7 +92,7 @@ class Guests {
     });
   }
 
-  const uid_t owner_ = ::geteuid();
+  const uid_t owner_;
   Guarded<std::map<uid_t, size_t>> seats_;
 };
 
@@ -129,25 +130,24 @@ Guarded<std::vector<int>>& held_connections() {
 
 class SocketServer final : public ControlServer {
  public:
-  SocketServer(std::string path, Fd listener, RequestHandler handler)
-      : path_(std::move(path)),
-        listener_(std::move(listener)),
+  SocketServer(Fd listener, RequestHandler handler, uid_t owner)
+      : listener_(std::move(listener)),
         stop_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         handler_(std::move(handler)),
+        guests_(owner),
         acceptor_(start_thread("control-accept", [this](const std::stop_token& stop) { accept_until(stop); })) {}
 
-  ~SocketServer() override { stop(false); }
+  ~SocketServer() override { stop(); }
 
   [[nodiscard]] int listener() const override { return listener_.get(); }
 
-  void stop(bool leaves) override {
+  void stop() override {
     if (stopped_.exchange(true)) return;
     acceptor_.request_stop();
     (void)::eventfd_write(stop_event_.get(), 1);  // without an event (no descriptor was left) the tick ends the poll
     acceptor_.join();
     silent_.clear();
-    answering_.clear();                          // joins
-    if (!leaves) (void)::unlink(path_.c_str());  // the next daemon replaces it anyway
+    answering_.clear();  // joins
   }
 
  private:
@@ -232,7 +232,6 @@ class SocketServer final : public ControlServer {
     }
   }
 
-  std::string path_;
   Fd listener_;
   Fd stop_event_;
   RequestHandler handler_;
@@ -254,15 +253,18 @@ void tell_those_who_hold(std::string_view line) {
   });
 }
 
-Result<std::unique_ptr<ControlServer>> ControlServer::open(const std::string& path, RequestHandler handler, Fd kept) {
+std::unique_ptr<ControlServer> ControlServer::open(Fd listener, RequestHandler handler, uid_t owner) {
+  // Once more: from now on it is this process that clients see as its peer (SO_PEERCRED), and may be told to kill.
+  (void)::listen(listener.get(), kBacklog);  // it listens already
+  return std::make_unique<SocketServer>(std::move(listener), std::move(handler), owner);
+}
+
+Result<Fd> listen(const std::string& path) {
   INDUCTORFS_TRY(prepare_runtime_directory(path.substr(0, path.rfind('/'))));
-  // At the kept socket nobody answers before this process does.
-  if (kept ? is_listening(path) : is_served(path)) {
-    if (kept) return std::make_unique<SocketServer>(path, std::move(kept), std::move(handler));
+  if (is_served(path)) {
     return fail(ErrorCode::kBusy, "control socket: " + path + ": another daemon serves this mountpoint: unmount it");
   }
-  INDUCTORFS_TRY_ASSIGN(auto listener, listen_at(path, kBacklog));
-  return std::make_unique<SocketServer>(path, std::move(listener), std::move(handler));
+  return listen_at(path, kBacklog);
 }
 
 }  // namespace inductorfs::control

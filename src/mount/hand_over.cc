@@ -5,6 +5,7 @@
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/supervisor/program.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "service.h"
 #include "store_place.h"
@@ -22,6 +23,15 @@ Result<std::string> Service::upgrade(const std::string& program) {
   Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
   if (!executable || ::access(program.c_str(), X_OK) != 0) {
     return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
+  }
+  // The supervisor does not begin it either, and cannot say why.
+  if (settings_.worker && !supervisor::open_own_program(executable->get())) {
+    return fail(ErrorCode::kInvalid,
+                program +
+                    " could be another user's, and what serves next starts processes with root's rights: "
+                    "give it a name that begins with inductorfs, and it and each directory "
+                    "above it to root, closed to others' writing (chown root, chmod go-w), "
+                    "or name another --program");
   }
   INDUCTORFS_TRY(store_watch_.answers());
   if (const Result<void> written = try_to_write(settings_.store); !written && is_of_host(written.error().code())) {
@@ -53,7 +63,7 @@ void Service::hand_over() {
   host_watch_.stop();
   watch_.stop();
   heartbeat_.stop();
-  if (control_) control_->stop(true);
+  if (control_) control_->stop();
   layers_->catalog->stop();
   layers_->ledger->stop();
   session_->stop();

@@ -12,6 +12,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/config/paths.h"
@@ -211,7 +212,7 @@ std::string Heartbeat::record() const {
                                        {"mountpoint", config::printable(settings_.mountpoint.substr(0, kPathShown))},
                                        {"version", INDUCTORFS_VERSION},
                                        {"codec", codec::kNewestCodec},
-                                       {"uid", ::geteuid()},
+                                       {"uid", own_uid()},
                                        {"started", started_},
                                        {"scopes", std::move(shown)},
                                        {"scope_count", scopes.size()},

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/mount/layers.h"
@@ -51,8 +52,8 @@ Error explained(const std::string& what, const std::string& path, Error error) {
 Result<Handed> collect(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
   Handed handed;
   INDUCTORFS_TRY_ASSIGN(const auto region, takeover::Region::create(mount.settings.threads, takeover::Region::kSpares));
-  INDUCTORFS_TRY_ASSIGN(const auto settings,
-                        config::to_memory("inductorfs-settings", config::freeze(mount.settings, mount.ownership)));
+  INDUCTORFS_TRY_ASSIGN(const auto settings, config::to_sealed_memory("inductorfs-settings",
+                                                                      config::freeze(mount.settings, mount.ownership)));
   INDUCTORFS_TRY_ASSIGN(const auto notes, config::to_memory("inductorfs-notes", {}));
   // Not the settings: the examiner is to have no secrets of the mount.
   INDUCTORFS_TRY_ASSIGN(const auto task,
@@ -113,6 +114,15 @@ std::vector<std::string> words_of(const config::Frozen& mount) {
                                  root.data(),
                                  "cache=" + settings.store + "/fingerprint.cache"};
   if (const std::string log = log_path(settings); !log.empty()) words.push_back("log=" + log);
+  if (settings.worker) {
+    std::string word = "worker=" + std::to_string(settings.worker->uid) + ":" + std::to_string(settings.worker->gid);
+    char before = ':';
+    for (const gid_t group : settings.worker->groups) {
+      word += std::exchange(before, ',') + std::to_string(group);
+    }
+    if (before == ':') word += ':';
+    words.push_back(std::move(word));
+  }
   return words;
 }
 

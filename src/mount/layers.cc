@@ -19,6 +19,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/codec/frame.h"
@@ -26,6 +27,7 @@
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/mount/process_views.h"
+#include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/place.h"
 #include "inductorfs/remote/local_remote.h"
@@ -185,7 +187,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.owner_uid = ownership.uid;
   options.owner_gid = ownership.gid;
   options.root_mode = ownership.mode;
-  options.chown_to_caller = ::geteuid() == 0;
+  options.chown_to_caller = own_uid() == 0;
   options.quiet_time = settings.quiet_time;
   options.lookup_patience = settings.lookup_patience;
   options.compile_once = settings.compile_once;
@@ -261,9 +263,11 @@ std::string log_path(const config::Settings& settings) {
   return settings.foreground ? std::string() : settings.store + "/log";
 }
 
-namespace {
+bool log_is_in_store(const config::Settings& settings) {
+  const std::string log = log_path(settings);
+  return !log.empty() && config::is_at_or_below(log, settings.store);
+}
 
-/// Others must not have root write its log into a file, or wait for a pipe, of their choice.
 Result<void> check_log(const std::string& path) {
   if (::geteuid() != 0) return {};
   const std::string directory = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
@@ -279,18 +283,24 @@ Result<void> check_log(const std::string& path) {
                 "open log: " + path + ": root may not write to its directory: chmod u+w it, or name another --log");
   }
   if (::lstat(path.c_str(), &link) != 0 || ::stat(path.c_str(), &found) != 0) return fail_errno("open log", path);
-  const auto is_others = [](const struct stat& one) { return one.st_uid != 0 && one.st_uid != ::geteuid(); };
+  const bool is_others = found.st_uid != 0 && !config::is_worker_user(found.st_uid);
   const bool is_log = (S_ISREG(found.st_mode) && found.st_nlink == 1) || S_ISCHR(found.st_mode);
-  if (is_others(link) || is_others(found) || !is_log) {
+  if ((S_ISLNK(link.st_mode) && link.st_uid != 0) || is_others || !is_log) {
     return fail(ErrorCode::kNotPermitted,
                 "open log: " + path + " is no plain file of root's own: remove it, or name " + "another --log");
   }
   return {};
 }
 
-/// Whoever may write there could lead root's file operations elsewhere.
+namespace {
+
+/// Whoever may write there could lead root's file operations elsewhere. What is below it the worker's user may have.
 Result<void> check_store(const std::string& path) {
-  Result<void> own = places::check_own_place(path);
+  struct stat there {};
+  const bool is_workers =
+      ::lstat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode) && config::is_worker_user(there.st_uid);
+  const std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+  Result<void> own = places::check_own_place(is_workers ? parent : path);
   if (!own) return fail(std::move(own).error().with_context("store"));
   struct stat found {};
   if (::geteuid() != 0 || ::stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};

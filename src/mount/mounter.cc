@@ -29,6 +29,10 @@ constexpr int kMostTries = 3;
 /// Asking who uses a mount takes a second on a host with many processes.
 constexpr Milliseconds kUnmountPatience{8'000};
 constexpr Milliseconds kLeavePatience{10'000};
+/// Somebody else's daemon at the socket has two seconds to answer.
+constexpr Milliseconds kListenPatience{10'000};
+constexpr Milliseconds kUnlistenPatience{2'000};
+constexpr Milliseconds kMakeLogPatience{5'000};
 
 Error not_answered(ErrorCode code, const std::string& why) {
   return Error(code, "the process of this mount that mounts and unmounts has not done so: " + why);
@@ -60,24 +64,23 @@ std::optional<Mounter::Mounted> mounted_from(const Json& json, Fd device) {
 
 Mounter::Mounter(int socket, std::function<void()> stands_still) : link_(socket, std::move(stands_still)) {}
 
-Result<void> Mounter::begin() {
-  close();
+Result<Mounter::Session> Mounter::begin(const char* word) const {
   std::array<int, 2> ends{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail_errno("socketpair");
-  session_.reset(ends[0]);
+  Session session{{}, Fd(ends[0])};
   const Fd theirs(ends[1]);
-  INDUCTORFS_TRY_ASSIGN(connection_, link_.begin(kMount, {}, theirs.get()));
-  return {};
+  INDUCTORFS_TRY_ASSIGN(session.connection, link_.begin(word, {}, theirs.get()));
+  return session;
 }
 
 /// Says whether the mounter has taken the word; false when it has ended, or does not do so in time.
-bool Mounter::is_taken(Deadline deadline) const {
+bool Mounter::is_taken(const Fd& connection, Deadline deadline) const {
   Deadline silence = Deadline::after(kSilence);
   while (!deadline.passed()) {
-    pollfd item{connection_.get(), POLLIN, 0};
+    pollfd item{connection.get(), POLLIN, 0};
     (void)::poll(&item, 1, static_cast<int>(std::min(deadline.left(), silence.left()).count()));
     char byte = 0;
-    if (item.revents != 0) return ::recv(connection_.get(), &byte, 1, MSG_DONTWAIT) == 1;
+    if (item.revents != 0) return ::recv(connection.get(), &byte, 1, MSG_DONTWAIT) == 1;
     if (!silence.passed()) continue;  // an interruption is a turn, too
     link_.stands_still();
     silence = Deadline::after(kSilence);
@@ -91,9 +94,9 @@ Result<Json> Mounter::hear(Deadline deadline, Fd& device) {
   std::string room(kMessageLimit, '\0');
   heard_.clear();
   while (true) {
-    pollfd item{session_.get(), POLLIN, 0};
+    pollfd item{session_.child.get(), POLLIN, 0};
     (void)::poll(&item, 1, static_cast<int>(deadline.left().count()));  // an interruption is a turn, too
-    const ReceivedMessage received = receive_message(session_.get(), room, {&device, 1}, MSG_DONTWAIT);
+    const ReceivedMessage received = receive_message(session_.child.get(), room, {&device, 1}, MSG_DONTWAIT);
     if (received.is_end) return fail(not_answered(ErrorCode::kUnavailable, "it has ended; see the log"));
     if (received.size < 0) {
       if (errno != EAGAIN && errno != EINTR) return fail_errno("receive from the mounter");
@@ -116,7 +119,9 @@ Result<Json> Mounter::hear(Deadline deadline, Fd& device) {
 Result<Mounter::Mounted> Mounter::mount(Deadline deadline) {
   for (int tries = 0; tries < kMostTries && !deadline.passed();) {
     Fd device;
-    if (begin() && is_taken(deadline)) {
+    close();
+    if (auto session = begin(kMount)) session_ = std::move(*session);
+    if (session_.child && is_taken(session_.connection, deadline)) {
       auto json = hear(deadline, device);
       if (!json && json.error().code() != ErrorCode::kUnavailable) return fail(std::move(json).error());
       if (json) {
@@ -131,14 +136,11 @@ Result<Mounter::Mounted> Mounter::mount(Deadline deadline) {
   return fail(not_answered(ErrorCode::kUnavailable, "it ended without an answer; see the log"));
 }
 
-void Mounter::close() {
-  session_.reset();
-  connection_.reset();
-}
+void Mounter::close() { session_ = {}; }
 
 Result<Json> Mounter::ask_child(const char* word, Deadline deadline) {
   Fd none;
-  if (session_ && send_message(session_.get(), word, {}, MSG_DONTWAIT)) return hear(deadline, none);
+  if (session_.child && send_message(session_.child.get(), word, {}, MSG_DONTWAIT)) return hear(deadline, none);
   return fail(not_answered(ErrorCode::kUnavailable, "it has ended; see the log"));
 }
 
@@ -175,5 +177,32 @@ Result<void> Mounter::ask(const char* word, const std::string& request, Millisec
 Result<void> Mounter::unmount(bool lazy) const { return ask(kUnmount, lazy ? kLazily : kUnlessBusy, kUnmountPatience); }
 
 Result<void> Mounter::leave() const { return ask(kLeave, {}, kLeavePatience); }
+
+Result<Fd> Mounter::listen() const {
+  const Deadline deadline = Deadline::after(kListenPatience);
+  while (!deadline.passed()) {
+    const auto session = begin(kListen);
+    if (session && is_taken(session->connection, deadline)) {
+      pollfd item{session->child.get(), POLLIN, 0};
+      (void)::poll(&item, 1, static_cast<int>(deadline.left().count()));
+      std::string room(kMessageLimit, '\0');
+      Fd listener;
+      const ReceivedMessage received = receive_message(session->child.get(), room, {&listener, 1}, MSG_DONTWAIT);
+      if (received.size > 0) {
+        const auto size = static_cast<size_t>(received.size);
+        const Json json =
+            received.whole ? Json::from_cbor(std::string_view(room).substr(0, size), true, false) : Json();
+        if (auto error = json.is_object() ? config::error_from_json(json) : no_answer()) return fail(std::move(*error));
+        return listener ? Result<Fd>(std::move(listener)) : fail(no_answer());
+      }
+    }
+    (void)::poll(nullptr, 0, static_cast<int>(std::min(kAgain, deadline.left()).count()));  // another one is started
+  }
+  return fail(not_answered(ErrorCode::kTimedOut, "no answer came in time"));
+}
+
+Result<void> Mounter::make_log() const { return ask(kMakeLog, {}, kMakeLogPatience); }
+
+void Mounter::unlisten() const { (void)link_.ask(kUnlisten, {}, Deadline::after(kUnlistenPatience)); }
 
 }  // namespace inductorfs::mount

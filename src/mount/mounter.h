@@ -25,6 +25,9 @@ class Mounter {
   static constexpr const char* kMount = "mount";
   static constexpr const char* kUnmount = "unmount";
   static constexpr const char* kLeave = "leave";
+  static constexpr const char* kListen = "listen";
+  static constexpr const char* kUnlisten = "unlisten";
+  static constexpr const char* kMakeLog = "make log";
   /// Requests of kUnmount.
   static constexpr const char* kLazily = "lazily";
   static constexpr const char* kUnlessBusy = "unless busy";
@@ -59,16 +62,26 @@ class Mounter {
   /// Detaches the mount and takes the further places away, with what dead daemons have left.
   [[nodiscard]] Result<void> leave() const;
 
+  /// Returns what listens at the mount's control socket, as control::listen() makes it; the worker has no right there.
+  [[nodiscard]] Result<Fd> listen() const;
+  /// Makes the mount's log anew where it has gone, as give_log() does.
+  [[nodiscard]] Result<void> make_log() const;
+  /// Removes the socket. Best effort: the next daemon replaces it.
+  void unlisten() const;
+
  private:
-  [[nodiscard]] Result<void> begin();
-  [[nodiscard]] bool is_taken(Deadline deadline) const;
+  struct Session {
+    Fd connection;  ///< the question's
+    Fd child;       ///< to its child
+  };
+  [[nodiscard]] Result<Session> begin(const char* word) const;
+  [[nodiscard]] bool is_taken(const Fd& connection, Deadline deadline) const;
   [[nodiscard]] Result<config::Json> hear(Deadline deadline, Fd& device);
   [[nodiscard]] Result<config::Json> ask_child(const char* word, Deadline deadline);
   [[nodiscard]] Result<void> ask(const char* word, const std::string& request, Milliseconds patience) const;
 
   const fingerprint::ExaminerLink link_;
-  Fd connection_;                         ///< the question's
-  Fd session_;                            ///< to its child
+  Session session_;                       ///< of kMount
   std::vector<places::AlsoState> heard_;  ///< what it has said of places since it was asked
 };
 

@@ -21,10 +21,12 @@
 #include "inductorfs/base/message.h"
 #include "inductorfs/config/error_json.h"
 #include "inductorfs/config/frozen.h"
+#include "inductorfs/control/control.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/mount/process.h"
+#include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/also_record.h"
 #include "inductorfs/places/also_state_json.h"
 #include "inductorfs/places/mountpoint.h"
@@ -51,6 +53,7 @@ constexpr const char* kSource = "inductorfs";
 /// Of a child, beside what its worker waits for: whoever waits is told what is wrong.
 constexpr Milliseconds kBesides{5000};
 
+constexpr Milliseconds kUnlistenDeadline{1500};    ///< the worker waits no longer: then the path may be the next one's
 constexpr size_t kLinesLimit = size_t{256} << 10;  ///< of the log, in one answer
 
 /// What a child does, one after the other: a child waits here for the one before. Needs external synchronisation.
@@ -225,6 +228,14 @@ std::string answer_of(const MounterTask& task, const std::function<Result<void>(
   return config::to_line(answer);
 }
 
+Result<Fd> listen_for(const MounterTask& task) {
+  INDUCTORFS_TRY_ASSIGN(auto listener, control::listen(task.socket));
+  if (task.socket_alias.empty()) return listener;
+  (void)::unlink(task.socket_alias.c_str());                        // a predecessor's
+  (void)::symlink(task.socket.c_str(), task.socket_alias.c_str());  // commands that name the other spelling miss it
+  return listener;
+}
+
 std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const MounterTask& task) {
   const std::vector<int> rights(std::begin(kCapabilities), std::end(kCapabilities));
   fingerprint::ExaminerTask mount;
@@ -247,10 +258,33 @@ std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const Mou
   leave.answer = [task](const ExaminerCall&) {
     return answer_of(task, [](HostMounts& mounts) { return mounts.leave(); });
   };
+  fingerprint::ExaminerTask listen;
+  listen.answer = [task](const ExaminerCall& call) {
+    const Result<Fd> listener = listen_for(task);
+    send(call.descriptor, listener ? Json::object() : config::error_to_json(listener.error()),
+         listener ? listener->get() : -1);
+    return std::string();
+  };
+  fingerprint::ExaminerTask unlisten;
+  unlisten.deadline = kUnlistenDeadline;
+  unlisten.answer = [task](const ExaminerCall&) {
+    (void)::unlink(task.socket.c_str());
+    if (!task.socket_alias.empty()) (void)::unlink(task.socket_alias.c_str());
+    return std::string("{}");
+  };
+  fingerprint::ExaminerTask make_log;
+  make_log.capabilities = rights;
+  make_log.answer = [task](const ExaminerCall&) {
+    const Result<void> made = give_log(task.log, task.log_user);
+    return config::to_line(made ? Json::object() : config::error_to_json(made.error()));
+  };
   auto tasks = Secrets::tasks(task.secrets);
   tasks.emplace(Mounter::kMount, std::move(mount));
   tasks.emplace(Mounter::kUnmount, std::move(unmount));
   tasks.emplace(Mounter::kLeave, std::move(leave));
+  tasks.emplace(Mounter::kListen, std::move(listen));
+  tasks.emplace(Mounter::kUnlisten, std::move(unlisten));
+  tasks.emplace(Mounter::kMakeLog, std::move(make_log));
   return tasks;
 }
 

@@ -8,6 +8,7 @@
 
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/also_state_json.h"
 #include "secrets.h"
 
@@ -34,8 +35,13 @@ MounterTask mounter_task(const config::Settings& settings, const config::Ownersh
   task.ownership = ownership;
   task.allow_other = settings.allow_other.value_or(false);
   task.also = settings.also;
-  task.socket = config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
-                config::socket_name(settings.mountpoint);
+  const std::string sockets = config::runtime_directory(::geteuid(), config::process_environment()) + "/";
+  task.socket = sockets + config::socket_name(settings.mountpoint);
+  if (settings.alias != settings.mountpoint) task.socket_alias = sockets + config::socket_name(settings.alias);
+  if (settings.worker) {
+    task.log = log_elsewhere(settings);
+    task.log_user = *settings.worker;
+  }
   task.patience = settings.start_timeout;
   task.secrets = Secrets::files_of(settings);
   return task;
@@ -55,6 +61,10 @@ std::string to_bytes(const MounterTask& task) {
                    {"allow_other", task.allow_other},
                    {"also", std::move(also)},
                    {"socket", task.socket},
+                   {"socket_alias", task.socket_alias},
+                   {"log", Json::binary({task.log.begin(), task.log.end()})},
+                   {"log_uid", task.log_user.uid},
+                   {"log_gid", task.log_user.gid},
                    {"patience", task.patience.count()},
                    {"secrets", std::move(secrets)}});
 }
@@ -71,6 +81,11 @@ Result<MounterTask> mounter_task_from(std::string_view bytes) {
     json.at("uncovered").get_to(task.ownership.uncovered);
     json.at("allow_other").get_to(task.allow_other);
     json.at("socket").get_to(task.socket);
+    task.socket_alias = json.value("socket_alias", "");  // of a mount from before there was
+    if (const auto log = json.find("log"); log != json.end()) {
+      task.log.assign(log->get_binary().begin(), log->get_binary().end());
+      task.log_user = {json.at("log_uid").get<uid_t>(), json.at("log_gid").get<gid_t>(), {}};
+    }
     task.patience = Milliseconds(json.at("patience").get<int64_t>());
     const Json secrets = json.value("secrets", Json::object());  // of a mount from before there were
     for (const auto& [name, path] : secrets.items()) {

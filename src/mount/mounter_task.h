@@ -21,6 +21,9 @@ struct MounterTask {
   bool allow_other = false;
   std::vector<config::Also> also;
   std::string socket;                            ///< of control
+  std::string socket_alias{};                    ///< its other name, as the user spelled the mountpoint; or empty
+  std::string log{};                             ///< log_elsewhere(); empty: the worker needs nobody to make it
+  config::WorkerUser log_user{};                 ///< to whom it is given
   Milliseconds patience{};                       ///< for the start of a worker
   std::map<std::string, std::string> secrets{};  ///< Secrets::Files
 };

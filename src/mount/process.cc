@@ -23,10 +23,6 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/control/socket.h"
 
-#ifndef PR_SET_IO_FLUSHER
-#define PR_SET_IO_FLUSHER 57
-#endif
-
 namespace inductorfs::mount {
 
 using config::printable;
@@ -172,10 +168,6 @@ Result<void> settle(const std::string& mountpoint, bool keep_stdio) {
   if (::sigaction(SIGPIPE, &ignore, nullptr) != 0) return fail_errno("sigaction");
   if (!keep_stdio) INDUCTORFS_TRY(silence_stdio());
   return {};
-}
-
-void protect() {
-  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);  // needs CAP_SYS_RESOURCE: best effort
 }
 
 void notify_systemd(const std::string& state) {

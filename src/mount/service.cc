@@ -9,8 +9,8 @@
 #include "drain.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/config/json.h"
-#include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/mount/misses.h"
@@ -100,9 +100,9 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       ended_(ended),
       mounter_(supervision.mounter(), supervision.mounter_silent()),
       layers_(std::move(layers)),
-      socket_directory_(config::runtime_directory(::geteuid(), config::process_environment())),
-      socket_(socket_directory_ + "/" + config::socket_name(settings.mountpoint)),
-      also_(settings.mountpoint, settings.also, ::geteuid() == 0),
+      socket_(config::runtime_directory(own_uid(), config::process_environment()) + "/" +
+              config::socket_name(settings.mountpoint)),
+      also_(settings.mountpoint, settings.also, own_uid() == 0),
       store_watch_(settings_, *layers_),
       watch_(
           *layers_->remote, layers_->writes, log::redact_url(settings.remote),
@@ -114,8 +114,6 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),
                   layers_->host->state()->facts, layers_->counters),
       warmer_(settings_, *layers_) {
-  if (settings.alias != settings.mountpoint)
-    socket_alias_ = socket_directory_ + "/" + config::socket_name(settings.alias);
   note_.with([&](Note& known) {
     if (noted) known = std::move(*noted);
     known.facts = layers_->host->state()->facts;
@@ -164,8 +162,7 @@ Result<void> Service::resume() {
   supervision_.serving();
   fail_point("takeover.serving");
   also_.resume(note_.with([](const Note& noted) { return noted.also; }));
-  Result<void> listening = control::prepare_runtime_directory(socket_directory_);
-  if (listening) listening = listen();
+  const Result<void> listening = listen();
   // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
   if (!listening) log::error("mount.control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
   if (!settings_.remote.empty()) {
@@ -190,7 +187,7 @@ void Service::stop() {
   watch_.stop();
   heartbeat_.stop();
   if (control_) control_->stop();
-  if (!socket_alias_.empty()) (void)::unlink(socket_alias_.c_str());  // the next daemon replaces it anyway
+  if (control_) mounter_.unlisten();
   if (!session_) return;
   heartbeat_.leave();
   leave();
@@ -325,20 +322,20 @@ bool Service::announce_scopes() {
   return true;
 }
 
+/// At the socket of the worker before this one, if that still has its path.
 Result<void> Service::listen() {
   store_watch_.start();
-  Result<std::unique_ptr<control::ControlServer>> control = control::ControlServer::open(
-      socket_,
+  Fd listener = supervision_.take_control();
+  if (!listener || !control::is_listening(socket_)) {
+    INDUCTORFS_TRY_ASSIGN(listener, mounter_.listen());
+    supervision_.keep_control(listener.get());
+  }
+  control_ = control::ControlServer::open(
+      std::move(listener),
       [this](std::string_view request, const control::Peer& peer) {
-        return control::answer_request(*this, request, peer, ::geteuid());
+        return control::answer_request(*this, request, peer, own_uid());
       },
-      supervision_.take_control());
-  if (!control) return fail(control.error());
-  control_ = std::move(*control);
-  supervision_.keep_control(control_->listener());
-  if (socket_alias_.empty()) return {};
-  (void)::unlink(socket_alias_.c_str());  // a predecessor's
-  if (::symlink(socket_.c_str(), socket_alias_.c_str()) != 0) return fail_errno("symlink", socket_alias_);
+      own_uid());
   return {};
 }
 
@@ -351,8 +348,9 @@ bool Service::is_mounted() const {
 
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
-  for (std::string warning : {trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-                              remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
+  for (std::string warning :
+       {settings_.no_worker_user, trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
+        remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

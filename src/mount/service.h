@@ -90,6 +90,7 @@ class Service final : public control::MountControl {
   [[nodiscard]] std::string misses(uint64_t job, std::optional<uid_t> user) override;
   [[nodiscard]] Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<void> unmount(bool lazy) override;
+  [[nodiscard]] Result<void> make_log() const { return mounter_.make_log(); }
   [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
   [[nodiscard]] Result<std::string> warm(const control::WarmSelection& selection, Milliseconds slice,
                                          const std::function<bool()>& cancelled) override;
@@ -126,7 +127,6 @@ class Service final : public control::MountControl {
   bool leaves_dead_ = false;  ///< Mounter::Mounted::leaves_dead, until it serves
   std::string trouble_;       ///< of the further places, for the user
   std::string left_over_;     ///< what jobs wrote below the mount before (places::move_left_over()), for the user
-  std::string socket_directory_;
   std::string socket_;
   places::AlsoPlaces also_;
   StoreWatch store_watch_;
@@ -135,7 +135,6 @@ class Service final : public control::MountControl {
   std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread
   host::HostWatch host_watch_;
   Warmer warmer_;
-  std::string socket_alias_;  ///< a link to the socket, for the mountpoint as the user spelled it
   std::unique_ptr<control::ControlServer> control_;
   Guarded<bool> stopping_{false};
   Guarded<Note> note_;

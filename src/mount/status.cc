@@ -186,7 +186,9 @@ void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
 
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
-  if (!filter_warning().empty()) warnings.push_back(filter_warning());
+  for (const std::string& warning : {filter_warning(), facts.settings.no_worker_user}) {
+    if (!warning.empty()) warnings.push_back(warning);
+  }
   add_unread_scopes(facts, warnings);
   add_refused_users(files, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));

@@ -54,6 +54,11 @@ Result<std::string> place_of_store(int lock, const std::string& named) {
   const std::string now = path_of(lock);
   const std::string moved = now.substr(0, now.rfind('/'));
   if (held.st_nlink > 0 && !moved.empty() && has_lock(moved)) return moved;
+  if (::access(named.c_str(), F_OK) != 0 && errno == EACCES) {
+    return fail(ErrorCode::kNotPermitted, "the user " + std::to_string(::geteuid()) +
+                                              ", who serves this mount, may not reach --store any more: " + named +
+                                              ": run chmod o+x on the directories above it");
+  }
   return fail(ErrorCode::kNotFound, "the directory of --store was removed or replaced under the mount: " + named +
                                         ": put it back, or unmount and mount again, which begins an empty store");
 }

@@ -5,7 +5,6 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -23,12 +22,15 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/loose_thread.h"
 #include "inductorfs/base/mount_table.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/mount/supervision.h"
+#include "inductorfs/mount/worker_user.h"
 #include "inductorfs/supervisor/protocol.h"
+#include "mounter.h"
 #include "service.h"
 #include "store_place.h"
 
@@ -109,7 +111,10 @@ class MainLoop {
 
   void on_signal(int number) {
     if (number == SIGHUP) {
-      const Result<void> reopened = open_log(settings_);
+      // Where the worker may make none.
+      Result<void> reopened =
+          settings_.worker && !log_elsewhere(settings_).empty() ? service_.make_log() : Result<void>();
+      if (reopened) reopened = open_log(settings_);
       log::info("mount.log_reopened", {{"ok", reopened.has_value()}});
       service_.look_at_host();
       return;
@@ -153,12 +158,35 @@ struct Inheritance {
   Readiness readiness;
 };
 
+/// Where /proc hides processes (hidepid of proc(5)), their users are found out by CAP_SYS_PTRACE alone, or by the
+/// members of a group, to which `user` belongs then.
+bool has_hidden_processes() {
+  const auto table = read_mount_table();
+  const MountEntry* const proc = find_mount_at(table, "/proc");
+  return proc != nullptr && proc->super_options.find("hidepid=") != std::string::npos;
+}
+
+/// For good, and before there are threads. Whatever takes rights over the host the mounter and the examiner do. An
+/// ordinary user's worker has no rights, and its messenger is not set-user-id. Root's is `user` from its start, whom
+/// its supervisor became.
+Result<void> give_up_rights(const std::optional<config::WorkerUser>& user) {
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
+  if (user) {
+    if (::geteuid() != user->uid) return fail(ErrorCode::kInternal, "this worker is not the user of its settings");
+    act_for(0, 0);
+    if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl");
+    return keep_capabilities({});
+  }
+  constexpr std::array kToSeeHidden = {CAP_SYS_PTRACE};
+  return keep_capabilities(has_hidden_processes() ? std::span<const int>(kToSeeHidden) : std::span<const int>());
+}
+
 Result<Inheritance> inherit() {
   Inheritance inherited;
   const Result<std::string> bytes = config::from_memory(supervisor::kSettingsFd);
   if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
-  INDUCTORFS_TRY_ASSIGN(auto mount, config::thaw(*bytes));
-  inherited.mount = std::move(mount);
+  INDUCTORFS_TRY_ASSIGN(inherited.mount, config::thaw(*bytes));
+  INDUCTORFS_TRY(give_up_rights(inherited.mount.settings.worker));
   INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(inherited.mount.settings.hang_timeout));
   inherited.supervision = std::move(supervision);
   (void)::close(supervisor::kSettingsFd);
@@ -198,9 +226,13 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   const std::string named = store ? std::exchange(settings.store, *store) : settings.store;
   // The first worker does this after it has got the store's lock: the log may be another mount's.
   if (settings.foreground || supervision.resumes()) {
-    const auto opened = open_log(settings);
-    const bool serves_without = supervision.resumes() && !opened && is_of_host(opened.error().code());
-    if (!opened && !serves_without) return opened;
+    auto opened = open_log(settings);
+    // What logrotate has left may be root's, or nothing. Jobs use the mount, with a log or without one.
+    if (!opened && supervision.resumes() && settings.worker && !log_elsewhere(settings).empty()) {
+      opened = Mounter(supervision.mounter(), supervision.mounter_silent()).make_log();
+      if (opened) opened = open_log(settings);
+    }
+    if (!opened && !supervision.resumes()) return opened;
   }
   if (supervision.mounter() < 0) {
     return fail(ErrorCode::kNotSupported,
@@ -240,33 +272,13 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   return {};
 }
 
-/// Where /proc hides processes (hidepid of proc(5)), their users are found out by CAP_SYS_PTRACE alone.
-bool has_hidden_processes() {
-  const auto table = read_mount_table();
-  const MountEntry* const proc = find_mount_at(table, "/proc");
-  return proc != nullptr && proc->super_options.find("hidepid=") != std::string::npos;
-}
-
-/// For good, and before there are threads. Whatever takes rights over the host the mounter and the examiner do. What
-/// the kernel is asked for here it keeps. An ordinary user's worker has no rights, and its messenger is not
-/// set-user-id.
-Result<void> give_up_rights() {
-  protect();
-  const rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
-  (void)::setrlimit(RLIMIT_MEMLOCK, &locked);  // best effort, as is what it is for (takeover/region.h)
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
-  constexpr std::array kToSeeHidden = {CAP_SYS_PTRACE};
-  return keep_capabilities(has_hidden_processes() ? std::span<const int>(kToSeeHidden) : std::span<const int>());
-}
-
 }  // namespace
 
 int worker_command() {
   // Started by descriptor, it would be called by the number of that.
   (void)::prctl(PR_SET_NAME, "inductorfs");
   crash_without_loose_threads();
-  const Result<void> given_up = give_up_rights();
-  Result<Inheritance> inherited = given_up ? inherit() : fail(given_up.error());
+  Result<Inheritance> inherited = inherit();
   if (!inherited) {
     (void)::fputs(error_line(inherited.error()).c_str(), stderr);
     return EXIT_FAILURE;

@@ -23,6 +23,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/worker_user.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/socket.h"
 #include "inductorfs/fuse/session.h"
@@ -70,8 +71,9 @@ Part part_of(const std::vector<std::string>& words, const std::string& path) {
   return has(2) && words[1] == "worker" ? Part::kWorker : Part::kNone;
 }
 
-/// Whether the process is root's or the mount's owner's. Anybody can give a process any command line. The real uid
-/// counts too: what a user starts from a set-user-id program is root's by its effective uid, and by its place in /proc.
+/// Whether the process is root's, the mount's owner's, or of the user who serves root's mounts. Anybody can give a
+/// process any command line. The real uid counts too: what a user starts from a set-user-id program is root's by its
+/// effective uid, and by its place in /proc.
 bool may_be_of_mount(const std::string& pid, uid_t owner) {
   constexpr uint64_t kStatusLimit = 64ULL << 10;
   constexpr std::string_view kKey = "\nUid:";
@@ -82,7 +84,9 @@ bool may_be_of_mount(const std::string& pid, uid_t owner) {
   unsigned effective = 0;
   unsigned saved = 0;
   if (std::sscanf(text->c_str() + at + kKey.size(), "%u %u %u", &real, &effective, &saved) != 3) return false;
-  const auto fits = [owner](unsigned uid) { return uid == 0 || uid == owner; };
+  const auto fits = [owner](unsigned uid) {
+    return uid == 0 || uid == owner || (owner == 0 && config::is_worker_user(uid));
+  };
   return fits(real) && fits(effective) && fits(saved);
 }
 

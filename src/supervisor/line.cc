@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kLineLimit = 512;
 const char* destination = nullptr;
+WorkerIds owner;
 
 /// By hand: gmtime_r and strftime look for a time zone first, which takes memory and a file (glibc, time/tzset.c).
 size_t put_time(std::array<char, kLineLimit>& line) {
@@ -54,6 +55,7 @@ size_t reap_writers() {
 /// In the child, which the kernel may never let go: it keeps nothing else open.
 [[noreturn]] void append(std::string_view line) {
   (void)::syscall(SYS_close_range, 0, ~0U, 0);  // best effort: Linux 5.9
+  if (!become(owner)) ::_exit(1);
   // Not made when it is missing: its owner and mode are the worker's business.
   const int file = ::open(destination, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (file >= 0) (void)!::write(file, line.data(), line.size());
@@ -77,7 +79,10 @@ void append_aside(std::string_view line) {
 
 }  // namespace
 
-void log_to(const char* path) { destination = path; }
+void log_to(const char* path, const WorkerIds& user) {
+  destination = path;
+  owner = user;
+}
 
 void log_line(const char* level, const char* format, ...) {
   std::array<char, kLineLimit> line{};

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "user.h"
+
 /// Writes lines into the mount's log, in the log's form, without allocating.
 namespace inductorfs::supervisor {
 
 /// Sets the path of the log; nullptr means standard error. The text must stay valid. The file is opened for each line,
-/// because other processes rotate the log, and by a child process, for which nobody waits long.
-void log_to(const char* path);
+/// because other processes rotate the log, and by a child process, for which nobody waits long. The child is `user`, to
+/// whom the file belongs, and who may lead its name elsewhere.
+void log_to(const char* path, const WorkerIds& user = {});
 
 /// Writes a line. `level` is "info", "warning" or "error". `format` makes the event and its fields:
 /// "supervisor.worker_started pid=%d".

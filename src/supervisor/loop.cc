@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <string_view>
 
 #include "inductorfs/base/number.h"
+#include "inductorfs/supervisor/program.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "line.h"
@@ -26,6 +29,9 @@ constexpr size_t kRequestsInARow = 256;
 constexpr int kOfExaminer[] = {kExaminerTaskFd};
 constexpr int kOfMounter[] = {kMounterTaskFd, kMounterNotesFd};
 constexpr Time kLeavePatience = 10'000;
+constexpr int kMostWords = 64;        ///< in one turn
+constexpr unsigned kFuseMajor = 10;   ///< Linux, Documentation/admin-guide/devices.txt: misc
+constexpr unsigned kFuseMinor = 229;  ///< the same: fuse
 /// The kernel refuses to hand out a request to a smaller buffer than the largest WRITE needs. Static: it costs nothing
 /// until the supervisor has to answer itself.
 alignas(64) std::array<char, takeover::RequestSlots::kRequestRoom> request_room;
@@ -59,11 +65,21 @@ bool parse_word(const char* word, Task& task) {
     return true;
   }
   if (name == "root") return parse_root(value, task.root);
+  if (name == "worker") return parse_user(value, task.worker);
   if (name == "hang") return parse_number(value, task.limits.hang);
   if (name == "start") return parse_number(value, task.limits.start);
   if (name == "upgrade") return parse_number(value, task.limits.upgrade);
   if (name == "crashes") return parse_number(value, task.limits.crashes) && task.limits.crashes <= kCrashLimit;
   return false;
+}
+
+/// Whether a worker that has less rights than the supervisor may hand this over with its word: what is written there,
+/// or asked of it, is done with the supervisor's.
+bool fits(Word word, int fd) {
+  struct stat found {};
+  if (::fstat(fd, &found) != 0) return false;
+  if (word == Word::kDevice) return S_ISCHR(found.st_mode) && found.st_rdev == makedev(kFuseMajor, kFuseMinor);
+  return word == Word::kLock ? S_ISREG(found.st_mode) : S_ISSOCK(found.st_mode);
 }
 
 void set_flags(int fd, int command_get, int command_set, int flag) {
@@ -92,7 +108,7 @@ Loop::Loop(const Task& task, takeover::Region& region)
       program_(out_of_the_way(Fd(kProgramFd))) {}
 
 int Loop::run() {
-  log_to(task_.log);
+  log_to(task_.log, task_.worker);
   if (!signals_.open()) {
     log_line("error", "supervisor.failed why=signalfd");
     return 1;
@@ -189,7 +205,7 @@ void Loop::start_worker() {
   const Fd& program = core_.trying_new() ? new_program_ : program_;
   const KeptDescriptors kept{device_.get(),  lock_.get(),       messenger_.notices(),
                              control_.get(), examiner_.renew(), mounter_.renew()};
-  if (!worker_.start(program.get(), kept, task_.mountpoint)) {
+  if (!worker_.start(program.get(), kept, task_.mountpoint, task_.worker)) {
     log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
@@ -214,12 +230,15 @@ void Loop::take_signals() {
 }
 
 void Loop::take_words() {
-  while (worker_.link() >= 0) {
+  // A worker is not to hold the loop up by what it says.
+  for (int i = 0; i < kMostWords && worker_.link() >= 0; ++i) {
     Word word{};
     Fd descriptor;
     const Receipt receipt = receive_word(worker_.link(), word, descriptor);
     if (receipt == Receipt::kEnded) worker_.close_link();
     if (receipt != Receipt::kWord) return;
+    const bool hands_over = word == Word::kDevice || word == Word::kLock || word == Word::kControl;
+    if (hands_over && task_.worker.uid != 0 && !fits(word, descriptor.get())) continue;
     if (word == Word::kDevice && !device_) {
       device_ = out_of_the_way(std::move(descriptor));
       set_flags(device_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // for the responder; a worker sets it as well
@@ -228,6 +247,7 @@ void Loop::take_words() {
       lock_ = out_of_the_way(std::move(descriptor));
     } else if (word == Word::kControl) {
       control_ = out_of_the_way(std::move(descriptor));
+      set_flags(control_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // nobody waits at it
     } else if (word == Word::kExaminerSilent) {
       examiner_.replace(now());
     } else if (word == Word::kMounterSilent) {
@@ -241,7 +261,7 @@ void Loop::take_words() {
 }
 
 void Loop::start_messenger() {
-  if (!messenger_.start(device_.get(), task_.name))
+  if (!messenger_.start(device_.get(), task_.name, task_.worker))
     log_line("error", "supervisor.messenger_not_started errno=%d", errno);
 }
 
@@ -253,6 +273,9 @@ void Loop::leave_mount() {
 }
 
 void Loop::take_upgrade(Fd program) {
+  // Where a worker has less than its supervisor, its word is not enough.
+  if (task_.worker.uid != 0) program = open_own_program(program.get());
+  if (!program) log_line("error", "supervisor.program_refused why=\"others may have made it, or may replace it\"");
   const bool taken = program && core_.asked_to_upgrade(now(), signs());
   if (taken) {
     (void)act();  // the program of the upgrade before may not be adopted yet, and would lose its place to this one
@@ -325,7 +348,7 @@ void Loop::answer_control() {
 void Loop::respond() {
   if (!device_) return;
   answer_control();
-  if (!answered_left_over_ && !core_.alive()) answer_left_over();
+  if (!answered_left_over_ && !core_.alive()) answered_left_over_ = answer_left_over();
   std::array<char, kAnswerLimit> room;
   for (size_t i = 0; i < kRequestsInARow; ++i) {
     const ssize_t got = ::read(device_.get(), request_room.data(), request_room.size());
@@ -337,18 +360,29 @@ void Loop::respond() {
   }
 }
 
-void Loop::answer_left_over() {
-  answered_left_over_ = true;
+/// As the worker's user: what lies there is what a worker has written, and may be anything. False: once more.
+bool Loop::answer_left_over() {
+  if (task_.worker.uid == 0) return answer_left_over_here();
+  const pid_t child = ::fork();
+  if (child < 0) return false;
+  if (child == 0) ::_exit(become(task_.worker) && answer_left_over_here() ? 0 : 1);
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return true;
+}
+
+bool Loop::answer_left_over_here() {
   std::array<char, kAnswerLimit> room;
   const size_t count = takeover::RequestSlots(region_).left_over(left_over);
   for (takeover::Slot* slot : std::span(left_over).first(count)) {
     const bool known = slot->phase.load() == takeover::Slot::kAnswered;
     const std::span<const char> reply =
-        known ? std::span<const char>(slot->reply, slot->reply_size)
+        known ? std::span<const char>(slot->reply, std::min<size_t>(slot->reply_size, takeover::Slot::kReplyLimit))
               : answer({slot->request(), std::min<size_t>(slot->length(), slot->request_size)}, task_.root, room);
     if (!reply.empty()) (void)!::write(device_.get(), reply.data(), reply.size());  // ENOENT: it was answered
     slot->free();
   }
+  return true;
 }
 
 void Loop::publish() {

@@ -7,6 +7,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/takeover/region.h"
 #include "messenger.h"
+#include "user.h"
 #include "workers.h"
 
 namespace inductorfs::supervisor {
@@ -20,6 +21,7 @@ struct Task {
   const char* mounter[5] = {"inductorfs", "mounter", nullptr, nullptr, nullptr};    ///< [3]: what it does once
   Limits limits;
   Root root;
+  WorkerIds worker;  ///< whom workers become
 };
 /// Parses MOUNTPOINT and name=value arguments. Returns false for anything else.
 [[nodiscard]] bool parse_task(int argc, char** argv, Task& task);
@@ -48,7 +50,8 @@ class Loop {
   [[nodiscard]] bool answers_control() const;
   void answer_control();
   void respond();
-  void answer_left_over();
+  [[nodiscard]] bool answer_left_over();
+  [[nodiscard]] bool answer_left_over_here();
   void publish();
 
   Task task_;

@@ -53,14 +53,14 @@ void Messenger::open() {
   out_ = out_of_the_way(Fd(ends[1]));
 }
 
-bool Messenger::start(int device, char* name) {
+bool Messenger::start(int device, char* name, const WorkerIds& user) {
   if (!in_) return false;
   pid_ = ::fork();
   if (pid_ == 0) {
     rename_process(name);
     const bool ready = ::dup2(device, kDevice) >= 0 && ::dup2(in_.get(), kNotices) >= 0;
     close_others();  // the sending end, too, else it would wait for itself
-    if (ready) carry_notices(kDevice, kNotices);
+    if (ready && become(user)) carry_notices(kDevice, kNotices);
     ::_exit(1);
   }
   if (pid_ > 0) return true;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "inductorfs/base/fd.h"
+#include "user.h"
 
 namespace inductorfs::supervisor {
 
@@ -21,9 +22,9 @@ class Messenger {
   void open();
   /// Returns the end of the socket that workers send notices to; -1: there is none.
   [[nodiscard]] int notices() const { return out_.get(); }
-  /// Starts the process. `name` is argv[0] of this process, which is changed in the new one; nullptr leaves it. Returns
-  /// false when there is no messenger, and none will be.
-  bool start(int device, char* name);
+  /// Starts the process. `name` is argv[0] of this process, which is changed in the new one; nullptr leaves it. It is
+  /// `user`. Returns false when there is no messenger, and none will be.
+  bool start(int device, char* name, const WorkerIds& user);
   /// Returns true once when the messenger has ended unexpectedly.
   [[nodiscard]] bool reap();
 

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,6 +19,10 @@
 #include <utility>
 
 #include "inductorfs/supervisor/protocol.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
 
 namespace inductorfs::supervisor {
 namespace {
@@ -33,8 +39,19 @@ bool put(int fd, int place) {
   return true;
 }
 
+/// What takes a right is done before: whatever is asked of the kernel here it keeps, beyond the program's start too.
+bool give_up_rights(const WorkerIds& user) {
+  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);  // best effort, as the limits
+  const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+  (void)::setrlimit(RLIMIT_MEMLOCK, &unlimited);  // what it is for: takeover/region.h
+  if (user.uid == 0) return true;
+  (void)::setrlimit(RLIMIT_NPROC, &unlimited);  // of threads, of which root may have any number
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && become(user);
+}
+
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.
-[[noreturn]] void become(int program, const KeptDescriptors& kept, int link, const char* mountpoint) {
+[[noreturn]] void become_worker(int program, const KeptDescriptors& kept, int link, const char* mountpoint,
+                                const WorkerIds& user) {
   go_first();
   const bool ready = ::dup2(link, kLinkFd) >= 0 && put(kept.device, kDeviceFd) && put(kept.lock, kLockFd) &&
                      put(kept.notices, kNoticesFd) && put(kept.control, kControlFd) &&
@@ -48,7 +65,7 @@ bool put(int fd, int place) {
   char verb[] = "worker";
   char* arguments[] = {name, verb, const_cast<char*>(mountpoint), nullptr};
   // By descriptor: whatever was installed at its path meanwhile.
-  if (ready) (void)::syscall(SYS_execveat, program, "", arguments, environ, AT_EMPTY_PATH);
+  if (ready && give_up_rights(user)) (void)::syscall(SYS_execveat, program, "", arguments, environ, AT_EMPTY_PATH);
   ::_exit(kNotExecuted);
 }
 
@@ -93,13 +110,13 @@ int Signals::next() {
   return got ? static_cast<int>(info.ssi_signo) : 0;
 }
 
-bool Worker::start(int program, const KeptDescriptors& kept, const char* mountpoint) {
+bool Worker::start(int program, const KeptDescriptors& kept, const char* mountpoint, const WorkerIds& user) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
   link_ = out_of_the_way(Fd(ends[0]));
   const Fd theirs = out_of_the_way(Fd(ends[1]));
   pid_ = ::fork();
-  if (pid_ == 0) become(program, kept, theirs.get(), mountpoint);
+  if (pid_ == 0) become_worker(program, kept, theirs.get(), mountpoint, user);
   if (pid_ < 0) link_.reset();
   return pid_ > 0;
 }

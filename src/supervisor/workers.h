@@ -6,6 +6,7 @@
 #include "core.h"
 #include "inductorfs/base/fd.h"
 #include "remains.h"
+#include "user.h"
 
 /// The system calls of a supervisor: signals, and the worker as a process.
 namespace inductorfs::supervisor {
@@ -40,8 +41,8 @@ struct KeptDescriptors {
 /// The current worker and the link to it. Needs external synchronisation.
 class Worker {
  public:
-  /// Starts `program`. Returns false when the system has no room for it.
-  [[nodiscard]] bool start(int program, const KeptDescriptors& kept, const char* mountpoint);
+  /// Starts `program` as `user`, whatever program it is. Returns false when the system has no room for it.
+  [[nodiscard]] bool start(int program, const KeptDescriptors& kept, const char* mountpoint, const WorkerIds& user);
   /// Returns true once, with the status, when the worker has ended or nothing of it goes on (remains.h). Its last words
   /// are still on the link.
   [[nodiscard]] bool reap(int& status);

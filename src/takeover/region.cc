@@ -49,10 +49,14 @@ Result<Region> Region::create(size_t threads, size_t most_spares) {
   if (threads == 0 || threads > kThreadLimit) return fail(ErrorCode::kInvalid, "takeover memory: 1 to 256 threads");
   const size_t spares = std::min(most_spares, kThreadLimit - threads);
   threads += spares;
-  Fd memory(::memfd_create("inductorfs-takeover", MFD_CLOEXEC));
+  Fd memory(::memfd_create("inductorfs-takeover", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return fail_errno("memfd_create");
   const size_t size = whole_size(threads);
   if (::ftruncate(memory.get(), static_cast<off_t>(size)) != 0) return fail_errno("ftruncate", "takeover memory");
+  // A worker that makes it smaller would end its supervisor.
+  if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail_errno("seal", "takeover memory");
+  }
   INDUCTORFS_TRY_ASSIGN(auto start, map(memory.get(), size));
   // All that is always used, now: later there may be no memory, and a store to such a page would be a SIGBUS.
   if (::fallocate(memory.get(), 0, 0, kPageSize) != 0) return fail_errno("fallocate", "takeover memory");

@@ -52,6 +52,7 @@ inline bool is_one_line(const std::string& text) { return !text.empty() && text.
 class Cli : public ::testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_EQ(::chmod(directory_.path().c_str(), 0711), 0);  // for the user of root's workers
     ASSERT_EQ(::mkdir(mount_.c_str(), 0755), 0);
     write_facts(facts_, {});
   }

@@ -328,6 +328,7 @@ TEST_F(CliMount, TellsSystemdFromTheForeground) {
   std::memcpy(address.sun_path, path.data(), path.size());
   const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 0777), 0);  // as systemd's own
 
   const pid_t pid = start(mount_arguments({"--no-also", "--foreground"}), directory_ / "out1", directory_ / "err1",
                           {"NOTIFY_SOCKET=" + path});

@@ -39,6 +39,27 @@ TEST(Frozen, SettingsComeBackAsTheyWere) {
   EXPECT_EQ(after->ownership.mode, 01777U);
 }
 
+TEST(Frozen, AMountKeepsTheUserOfItsWorkers) {
+  config::Settings before = settings_from({"/m", "--store", "/s"});
+  before.worker = config::WorkerUser{7, 8, {9, 10}};
+  before.no_worker_user = "it stays root";
+  const std::string bytes = config::freeze(before, {});
+  Result<config::Frozen> after = config::thaw(bytes);
+  ASSERT_TRUE(after.has_value()) << after.error().what();
+  ASSERT_TRUE(after->settings.worker);
+  EXPECT_EQ(after->settings.worker->uid, 7U);
+  EXPECT_EQ(after->settings.worker->gid, 8U);
+  EXPECT_EQ(after->settings.worker->groups, (std::vector<gid_t>{9, 10}));
+  EXPECT_EQ(after->settings.no_worker_user, "it stays root");
+  config::Json of_before_it = config::Json::from_cbor(bytes);
+  of_before_it.erase("worker");
+  of_before_it.erase("no_worker_user");
+  const std::vector<uint8_t> older = config::Json::to_cbor(of_before_it);
+  after = config::thaw({reinterpret_cast<const char*>(older.data()), older.size()});
+  ASSERT_TRUE(after.has_value()) << "a mount from before is upgraded: " << after.error().what();
+  EXPECT_FALSE(after->settings.worker);
+}
+
 /// A new mount gets no such store, and a running one is upgraded all the same.
 TEST(Frozen, ASmallStoreStays) {
   config::Settings before = settings_from({"/m"});

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <thread>
 
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/base/message.h"
 #include "inductorfs/control/socket.h"
 #include "support/lacks.h"
 #include "support/patience.h"
@@ -29,9 +32,9 @@ Answer echo(std::string_view request, const Peer& peer) {
 class Control : public ::testing::Test {
  protected:
   std::unique_ptr<ControlServer> serve(RequestHandler handler) {
-    Result<std::unique_ptr<ControlServer>> server = ControlServer::open(path_, std::move(handler));
-    EXPECT_TRUE(server.has_value()) << server.error().what();
-    return std::move(*server);
+    Result<Fd> listener = listen(path_);
+    EXPECT_TRUE(listener.has_value()) << listener.error().what();
+    return ControlServer::open(std::move(listener).value(), std::move(handler), ::geteuid());
   }
   testing::TemporaryDirectory directory_;
   std::string path_ = directory_ / "run/x.sock";
@@ -53,8 +56,31 @@ TEST_F(Control, TakesThePlaceOfWhoWasKilledAndIsStillClosing) {
     EXPECT_TRUE(wait_for(dying->get(), POLLIN, Deadline::after(kPatience)));
     dying->reset();  // with the question unanswered
   });
-  const auto server = ControlServer::open(path_, echo);
+  const auto server = listen(path_);
   EXPECT_TRUE(server.has_value()) << server.error().what();
+}
+
+TEST_F(Control, IsSeenAsWhoAnswersAndNotAsWhoMadeTheSocket) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  const Fd here(ends[0]);
+  Fd there(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Result<Fd> made = listen(path_);
+    const int listener = made ? made->get() : -1;
+    ::_exit(send_message(there.get(), "x", {&listener, 1}, 0) ? 0 : 1);
+  }
+  std::string room(8, '\0');
+  Fd listener;
+  ASSERT_GT(receive_message(here.get(), room, {&listener, 1}).size, 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(listener);
+  const auto server = ControlServer::open(std::move(listener), echo, ::geteuid());
+  const Result<Fd> client = connect_to(path_);
+  ASSERT_TRUE(client.has_value());
+  EXPECT_EQ(peer_of(client->get()), ::getpid());
 }
 
 TEST_F(Control, CarriesALargeAnswer) {
@@ -278,7 +304,7 @@ TEST_F(Control, TellsAbsentFromDead) {
 
 TEST_F(Control, ReplacesADeadSocketButNotALivingOne) {
   const auto server = serve(echo);
-  const auto second = ControlServer::open(path_, echo);
+  const auto second = listen(path_);
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code(), ErrorCode::kBusy);
 
@@ -301,7 +327,7 @@ TEST_F(Control, KeepsItsDirectoryFromOthers) {
 TEST_F(Control, RefusesADirectoryThatOthersMayWriteTo) {
   ASSERT_EQ(::mkdir((directory_ / "run").c_str(), 0755), 0);
   ASSERT_EQ(::chmod((directory_ / "run").c_str(), 0777), 0);
-  const auto server = ControlServer::open(path_, echo);
+  const auto server = listen(path_);
   ASSERT_FALSE(server.has_value());
   EXPECT_EQ(server.error().code(), ErrorCode::kNotPermitted);
 }
@@ -309,7 +335,7 @@ TEST_F(Control, RefusesADirectoryThatOthersMayWriteTo) {
 TEST_F(Control, RefusesADirectoryThatIsALink) {
   ASSERT_EQ(::mkdir((directory_ / "real").c_str(), 0700), 0);
   ASSERT_EQ(::symlink((directory_ / "real").c_str(), (directory_ / "run").c_str()), 0);
-  EXPECT_FALSE(ControlServer::open(path_, echo).has_value());
+  EXPECT_FALSE(listen(path_).has_value());
 }
 
 TEST_F(Control, NamesAPathThatIsTooLongForASocket) {

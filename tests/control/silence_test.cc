@@ -16,8 +16,14 @@ constexpr Milliseconds kPatience{4 * kPeerPatience * testing::kSlowness};
 TEST(ControlServer, DropsAClientThatStaysSilent) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory / "run/x.sock";
-  const auto server = ControlServer::open(path, [](std::string_view, const Peer&) { return Answer{"", false}; });
-  ASSERT_TRUE(server.has_value()) << server.error().what();
+  Result<Fd> listener = listen(path);
+  ASSERT_TRUE(listener.has_value()) << listener.error().what();
+  const auto server = ControlServer::open(
+      std::move(*listener),
+      [](std::string_view, const Peer&) {
+        return Answer{"", false};
+      },
+      ::geteuid());
   const Result<Fd> silent = connect_to(path);
   ASSERT_TRUE(silent.has_value()) << silent.error().what();
   pollfd item{silent->get(), POLLIN, 0};

@@ -9,6 +9,7 @@ import sqlite3
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import QuickCluster, appears, populate, remount
+from inductorfs_testing.node import let_through
 from inductorfs_testing.processes import run
 
 
@@ -33,6 +34,7 @@ def made(tmp_path_factory):
 def store(made, tmp_path):
     # cp and not copytree: it keeps the hard links between blobs and files, and their attributes.
     assert run(["cp", "-a", made[0], tmp_path / "store"]).code == 0
+    let_through(tmp_path)  # it is checked as its owner
     return tmp_path / "store"
 
 
@@ -129,6 +131,7 @@ def damage_a_queued_group(store):
                                     damage_an_entry, damage_a_queued_group])
 def test_finds_and_repairs(store, damage):
     wanted = damage(store)
+    assert run(["chown", "-R", "--reference", store, store]).code == 0  # damaged as its owner would
     found = harmful(check(store))
     assert any(re.fullmatch(wanted, path) for path in found), found
     assert harmful(check(store)) == found, "a check alone changes nothing"
@@ -195,3 +198,11 @@ def test_what_is_no_store(store, tmp_path, what):
 @pytest.mark.parametrize("words", [[], ["--store"], ["--store", "x", "y"], ["--fix"]])
 def test_usage(words):
     assert run([places.program(), "check", *words]).code == 2
+
+
+def test_a_store_that_its_owner_may_not_reach_is_named_with_what_to_do(store, tmp_path):
+    tmp_path.chmod(0o700)
+    if store.stat().st_uid == os.geteuid():
+        pytest.fail("the store of a mount of root is the worker's user's")
+    done = run([places.program(), "check", "--store", store])
+    assert done.code == 2 and "chmod o+x" in done.err and str(store) in done.err, done

@@ -13,6 +13,9 @@ MounterTask task() {
   made.allow_other = true;
   made.also = {{"torch", "/var/a"}, {"triton", "/var/\xfe"}};
   made.socket = "/run/inductorfs/0123.sock";
+  made.socket_alias = "/run/inductorfs/4567.sock";
+  made.log = "/var/log/\xfc";
+  made.log_user = {2000, 2001, {}};
   made.patience = Milliseconds{61'000};
   made.secrets = {{"password", "/etc/\xfd"}, {"key", "/etc/key"}};
   return made;
@@ -30,6 +33,10 @@ TEST(MounterTask, IsReadAsItWasWritten) {
   EXPECT_EQ(read->also, task().also);
   EXPECT_EQ(read->socket, task().socket);
   EXPECT_EQ(read->patience, task().patience);
+  EXPECT_EQ(read->socket_alias, task().socket_alias);
+  EXPECT_EQ(read->log, task().log);
+  EXPECT_EQ(read->log_user.uid, 2000U);
+  EXPECT_EQ(read->log_user.gid, 2001U);
   EXPECT_EQ(read->secrets, task().secrets);
 }
 

@@ -206,6 +206,7 @@ def test_a_path_that_nothing_reaches_is_set_aside_at_the_next_mount(cluster):
     with contextlib.ExitStack() as stack:
         deep = descend(stack, view / "deep", "m" * 200, 25)
         os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
+    subprocess.run(["chown", "-R", "--reference", a.store, view / "deep"], check=True, timeout=60)
     assert a.cli("check", "--store", a.store).code == 1
     remount(a, cluster)
     assert (a.cache / name).read_bytes() == b"bytes"

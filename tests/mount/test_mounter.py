@@ -89,7 +89,7 @@ def test_a_worker_sees_programs_where_proc_hides_them(cluster):
     done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, program(), node.cache,
                            cluster.directory / "hidden"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
-    assert f"written=0 CapEff: {1 << SYS_PTRACE:016x}\n" in done.stdout, done
+    assert f"written=0 CapEff: {0:016x}\n" in done.stdout, done
     assert "host.job_unknown" not in (cluster.directory / "hidden" / "log").read_text()
 
 

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.mounts import published
+from inductorfs_testing.node import let_through
 from inductorfs_testing.processes import run, wait_until
 
 PROGRAM = places.program()
@@ -127,6 +128,8 @@ def test_a_mount_that_publishes_nothing_is_refused_nothing(cluster):
 def test_systemd_is_told(cluster, place, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
+        (tmp_path / "notify").chmod(0o777)  # as systemd's own
+        let_through(tmp_path)
         systemd.settimeout(SEEN_WITHIN)
         words = [PROGRAM, "mount", place.cache, "--foreground", "--store", place.store, "--remote", cluster.redis.url, *cluster.options()]
         with open(place.log, "w", encoding="utf-8") as log:

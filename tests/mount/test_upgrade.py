@@ -45,7 +45,7 @@ def test_an_upgrade_under_load_is_not_noticed(cluster, node, load):
 
 def test_an_upgrade_to_a_program_that_fails_is_taken_back(cluster, node, load):
     for program in ("/bin/false", "/bin/true"):
-        copy = node.root / Path(program).name
+        copy = node.root / f"inductorfs-{Path(program).name}"
         shutil.copy2(program, copy)
         done = node.cli("upgrade", node.cache, "--program", copy)
         assert done.code == 1 and "old one" in done.err and done.err.count("\n") == 1, done.err

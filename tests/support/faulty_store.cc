@@ -111,7 +111,7 @@ void open_file(fuse_req_t request, fuse_ino_t id, fuse_file_info* file) {
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* file) {
   const int flags = O_CREAT | O_CLOEXEC | (file->flags & (O_ACCMODE | O_EXCL | O_TRUNC));
   const int made = ::openat(node_of(parent).path, name, flags, mode);
-  if (made < 0) return answer(request, -1);
+  if (made < 0 || give_to_caller(request, parent, name) != 0) return answer(request, -1);
   fuse_entry_param entry;
   if (const int wrong = find(parent, name, entry); wrong != 0 || entry.ino == 0) {
     ::close(made);

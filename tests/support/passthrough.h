@@ -116,11 +116,18 @@ inline void set_attributes(fuse_req_t request, fuse_ino_t id, struct stat* wante
   get_attributes(request, id, nullptr);
 }
 
+/// What somebody makes is his, as on a disk.
+inline int give_to_caller(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  const fuse_ctx* const caller = fuse_req_ctx(request);
+  return ::fchownat(node_of(parent).path, name, caller->uid, caller->gid, AT_SYMLINK_NOFOLLOW);
+}
 inline void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
-  answer_entry(request, parent, name, ::mkdirat(node_of(parent).path, name, mode));
+  const int made = ::mkdirat(node_of(parent).path, name, mode);
+  answer_entry(request, parent, name, made == 0 ? give_to_caller(request, parent, name) : made);
 }
 inline void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
-  answer_entry(request, parent, name, ::symlinkat(target, node_of(parent).path, name));
+  const int made = ::symlinkat(target, node_of(parent).path, name);
+  answer_entry(request, parent, name, made == 0 ? give_to_caller(request, parent, name) : made);
 }
 inline void make_link(fuse_req_t request, fuse_ino_t id, fuse_ino_t parent, const char* name) {
   const std::string from = magic_link(id);

@@ -16,6 +16,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/config/worker_user.h"
 #include "inductorfs/fingerprint/trust.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/store/blob_store.h"
@@ -64,8 +65,10 @@ struct Settings {
   static constexpr unsigned kHangSeconds = 15;
   static constexpr unsigned kCrashes = 5;
 
-  std::string mountpoint;  ///< absolute, with symbolic links followed
-  std::string alias;       ///< absolute, as the user spelled it
+  std::string mountpoint;            ///< absolute, with symbolic links followed
+  std::string alias;                 ///< absolute, as the user spelled it
+  std::optional<WorkerUser> worker;  ///< nothing: the worker stays who mounts
+  std::string no_worker_user;        ///< why root's worker stays root, in the words of a warning
   std::string remote;
   std::string password_file;
   std::string ca_file;

@@ -42,16 +42,19 @@ using RequestHandler = std::function<Answer(std::string_view request, const Peer
 class ControlServer {
  public:
   virtual ~ControlServer() = default;
-  /// Starts to listen. It makes the path's directory (0700, root's 0755) and checks that it belongs to this user. It
-  /// replaces a socket at which nobody listens; kBusy when somebody does. `kept`: the socket that an earlier process
-  /// listened with, which goes on if it still has the path.
-  [[nodiscard]] static Result<std::unique_ptr<ControlServer>> open(const std::string& path, RequestHandler handler,
-                                                                   Fd kept = {});
+  /// Starts to answer at what listen() has made, or an earlier process has left. Connections of the user `owner` take
+  /// no place from those of root, nor others' from his.
+  [[nodiscard]] static std::unique_ptr<ControlServer> open(Fd listener, RequestHandler handler, uid_t owner);
   /// Returns the descriptor that listens, for a process that comes after this one.
   [[nodiscard]] virtual int listener() const = 0;
-  /// Ends the threads and removes the socket, or `leaves` it to that process. Idempotent.
-  virtual void stop(bool leaves = false) = 0;
+  /// Ends the threads. The socket stays at its path. Idempotent.
+  virtual void stop() = 0;
 };
+
+/// Listens at a path. Makes the path's directory (0700, root's 0755) and checks that it belongs to this user. Replaces
+/// a socket at which nobody listens; kBusy when somebody does. Whoever serves the mount may do so without a right to
+/// that directory.
+[[nodiscard]] Result<Fd> listen(const std::string& path);
 
 /// Asks the daemon at `path` and returns its answer. Blocks until the deadline. kNotFound when there is no socket,
 /// kUnavailable when nobody answers at it, kInvalid when the request has more than kRequestLimit bytes.

@@ -45,6 +45,10 @@ struct Layers {
 
 /// Returns the path of the log file; empty means standard error.
 [[nodiscard]] std::string log_path(const config::Settings& settings);
+[[nodiscard]] bool log_is_in_store(const config::Settings& settings);
+/// For root: makes the log's file when it is missing, and says whether nobody else could have root write its log into
+/// a file, or wait for a pipe, of his choice. The worker's user may own the file, but no directory on the way.
+[[nodiscard]] Result<void> check_log(const std::string& path);
 [[nodiscard]] Result<void> open_log(const config::Settings& settings);
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/own_user.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
@@ -162,7 +163,7 @@ Result<void> Branches::make(const std::string& root, const std::string& branch) 
   const auto made = disk_.make_directory(place);
   if (!made) return made.error().code() == ErrorCode::kExists ? Result<void>{} : made;
   // What is made there gets the group that it would have got in the root.
-  return disk_.give_to(place, {::geteuid(), status->st_gid, status->st_mode});
+  return disk_.give_to(place, {own_uid(), status->st_gid, status->st_mode});
 }
 
 bool Branches::is_full(const std::string& root, bool of_known) const {
@@ -200,7 +201,7 @@ Result<std::string> Branches::own_branch(const Asked& asked, const std::string& 
   std::string branch = branch_for(root, job, user);
   INDUCTORFS_TRY_ASSIGN(const auto status, disk_.stat(LocalTree::view(branch)));
   // Under another policy anybody may make such a name. What make() has made is the daemon's.
-  if (status) return S_ISDIR(status->st_mode) && status->st_uid == ::geteuid() ? branch : std::string();
+  if (status) return S_ISDIR(status->st_mode) && status->st_uid == own_uid() ? branch : std::string();
   const auto environment = environment_in(branch);
   const bool is_known = !environment.starts_with(kUnknownEnvironment);
   const auto finds_room = [&](const Moves& moves) { return is_still(moves, asked) && make_room(root, is_known); };

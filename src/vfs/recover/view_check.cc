@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/local_tree.h"
 #include "vfs/tree/parcel_files.h"
@@ -123,7 +124,7 @@ Result<CheckedView> check(const std::string& directory, const std::string& name,
                           bool repair, store::Findings& findings) {
   const std::string path = directory + "/" + name;
   if (!LocalTree::is_at(path)) return CheckedView{};
-  INDUCTORFS_TRY_ASSIGN(const auto tree, LocalTree::open(path, ::geteuid(), ::getegid(), 0755));
+  INDUCTORFS_TRY_ASSIGN(const auto tree, LocalTree::open(path, own_uid(), own_gid(), 0755));
   return Checker(tree, name, store, repair, findings).run();
 }
 

@@ -2,12 +2,15 @@
 #include "vfs/tree/file_owner.h"
 
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <string>
 #include <string_view>
+
+#include "inductorfs/base/own_user.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -94,6 +97,8 @@ Result<struct stat> status_of(int file) {
   struct stat status {};
   if (::fstat(file, &status) != 0) return fail_errno("stat");
   INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(file));
+  if (!owner && status.st_uid == ::geteuid()) status.st_uid = own_uid();
+  if (!owner && status.st_gid == ::getegid()) status.st_gid = own_gid();
   if (!owner) return status;
   status.st_uid = owner->uid;
   status.st_gid = owner->gid;

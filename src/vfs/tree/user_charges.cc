@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/own_user.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -54,7 +55,7 @@ UserCharges::NewFile::~NewFile() {
   if (charges_ != nullptr) charges_->user(user_).files.fetch_sub(1);
 }
 
-UserCharges::UserCharges(Limits limits) : limits_(limits), own_(::geteuid()) {}
+UserCharges::UserCharges(Limits limits) : limits_(limits), own_(own_uid()) {}
 
 UserCharges::User& UserCharges::user(uid_t id) {
   return users_[id % kShards].with([&](Users& users) -> User& {

@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
 
@@ -190,7 +191,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
 }
 
 Result<void> Data::may_name(const Content& content, const std::string& path, const Caller& caller) {
-  const bool may = caller.uid == 0 || caller.uid == ::geteuid() || caller.uid == content.attributes.uid;
+  const bool may = caller.uid == 0 || caller.uid == own_uid() || caller.uid == content.attributes.uid;
   if (content.backing != Backing::kShared || may) return {};
   return fail(ErrorCode::kCrossDevice, path + ": it is of the cluster, in another user's root; copy it");
 }
@@ -248,7 +249,7 @@ Result<void> Data::take_name(const NodePtr& view) {
 
 /// A lock is open to all users of its root, whoever has made it, and counts for him.
 Result<void> Data::may_grow(const NodePtr& node, int file, uint64_t end, const Caller& caller) const {
-  if (end <= kMostOfOthers || caller.uid == 0 || caller.uid == ::geteuid()) return {};
+  if (end <= kMostOfOthers || caller.uid == 0 || caller.uid == own_uid()) return {};
   INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(file));
   if (!owner || owner->uid == caller.uid || bytes_from(file, 0) >= end) return {};
   const auto path = nodes_.path_of(*node);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "inductorfs/base/fail_point.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
 
@@ -37,7 +38,7 @@ Names::Names(const Parts& parts)
 /// Whose a new name is.
 Result<FileOwner> Names::owner_of_new(const Site& site, mode_t mode, const Caller& caller) const {
   const bool is_callers = options_.chown_to_caller;
-  FileOwner result{is_callers ? caller.uid : ::geteuid(), is_callers ? caller.gid : ::getegid(), mode};
+  FileOwner result{is_callers ? caller.uid : own_uid(), is_callers ? caller.gid : own_gid(), mode};
   INDUCTORFS_TRY_ASSIGN(const auto parent, disk_.stat(LocalTree::view(parent_path(site.path))));
   if (!parent || (parent->st_mode & S_ISGID) == 0) return result;
   // Such a directory hands its group on, and the bit too (mkdir(2), open(2)).

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from pathlib import Path
 
@@ -23,6 +24,15 @@ FOREIGN = re.compile(r"^(TORCH|TRITON|INDUCTORFS|PYTEST|PYTHON|LD_PRELOAD|FAKE_C
 NO_REQUEST = {"fuse.requests", "fuse.nanoseconds", "fuse.slow", "fuse.forget", "fuse.notify_name", "fuse.notify_content",
               "fuse.notify_unknown", "fuse.lost_replies", "fuse.resumed", "fuse.resent"}
 BACKING = os.environ.get("INDUCTORFS_TEST_BACKING", "mount")
+
+
+def let_through(directory):
+    """The worker of root's mount is a user of its own, and has to reach its store: a temporary directory is closed to all but its maker."""
+    shared = Path(tempfile.gettempdir())
+    for above in (directory, *directory.parents):
+        if above == shared or shared not in above.parents or above.stat().st_uid != os.geteuid():
+            return
+        above.chmod(above.stat().st_mode | 0o011)
 
 
 class Node:
@@ -45,6 +55,7 @@ class Node:
         self.spellings = [self.cache]  # of the mountpoint, on the command lines of its daemons
         for directory in (self.cache, self.store, self.home, self.tmp):
             directory.mkdir(parents=True)
+        let_through(root)
         self.compilers = CountingCompilers(root / "tools", root / "compilers.log")
         self._jobs, self._count = [], 0
         self._variables = None
@@ -96,6 +107,9 @@ class Node:
             return self
         if not places.program().exists():
             raise Failed(f"{places.program()} is not built")
+        if once := self._environment.get("INDUCTORFS_FAIL_POINT_ONCE"):  # the worker makes it
+            let_through(Path(once).parent)
+            Path(once).parent.chmod(0o777)
         arguments = ["--store", self.store, "--log", self.log, *options]
         if self.remote:
             arguments += ["--remote", self.remote]

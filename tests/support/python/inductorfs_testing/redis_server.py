@@ -18,7 +18,8 @@ class RedisServer:
         # A Unix socket's path may have 107 bytes: not below pytest's long temporary directories.
         self.directory = Path(tempfile.mkdtemp(prefix="inductorfs-redis-"))
         self.socket = self.directory / "redis.sock"
-        self._arguments = ["--port", "0", "--unixsocket", self.socket, "--dir", self.directory, "--save", "",
+        self.directory.chmod(0o711)  # the workers of root's mounts are a user of their own
+        self._arguments = ["--port", "0", "--unixsocket", self.socket, "--unixsocketperm", "777", "--dir", self.directory, "--save", "",
                            "--appendonly", "yes" if durable else "no", "--appendfsync", "always",
                            "--daemonize", "no", "--logfile", self.directory / "redis.log", *settings]
         self._child = None

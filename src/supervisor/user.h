@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace inductorfs::supervisor {
+
+/// Whom root's worker is to be, and to whom its store and its log belong; uid 0: whom the supervisor is.
+struct WorkerIds {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::array<gid_t, 64> groups{};
+  size_t group_count = 0;
+};
+
+/// Parses "uid:gid:group,group", of which the last part may be empty.
+[[nodiscard]] bool parse_user(std::string_view text, WorkerIds& user);
+
+/// In a child: becomes that user, without any right, for good; does nothing for uid 0. False: the child is to end.
+/// Allocates nothing.
+[[nodiscard]] bool become(const WorkerIds& user);
+
+}  // namespace inductorfs::supervisor

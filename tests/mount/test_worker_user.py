@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Root's worker is a user who may do nothing, and its store is that user's."""
+import ctypes
+import os
+import signal
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import artefacts
+from inductorfs_testing.mounts import appears
+from inductorfs_testing.processes import wait_until
+from inductorfs_testing.twin import unused_name
+from inductorfs_testing.users import as_user
+
+pytestmark = pytest.mark.usefixtures("root")
+NAME = unused_name(1, "one")
+LIBC = ctypes.CDLL(None, use_errno=True)
+PIDFD_GETFD = 438          # asm-generic/unistd.h
+LINK_FD, UPGRADE = 5, 2    # include/inductorfs/supervisor/protocol.h: kLinkFd, Word::kUpgrade
+MAGIC = 0x69667376         # src/supervisor/protocol.cc
+ROOTS_OWN = "fingerprint.cache"
+SOMEBODY = 12345
+
+
+def user_of(pid):
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("Uid:")]
+    (uid,) = set(map(int, line.split()[1:]))
+    return uid
+
+
+def owners(directory):
+    return {path.lstat().st_uid for path in [directory, *directory.rglob("*")] if not path.name.startswith(ROOTS_OWN)}
+
+
+def warnings(node):
+    return node.status()["warnings"]
+
+
+def end_worker(node):
+    before = node.worker()
+    os.kill(before, signal.SIGKILL)
+    return wait_until(lambda: [pid for pid in node.daemons() if pid != before], what="another worker")[0]
+
+
+def test_it_is_nobody_and_so_is_the_next_one(cluster):
+    node = cluster.node("a")
+    artefacts.write_atomic(node.cache, NAME, b"one")
+    user = user_of(node.worker())
+    assert user != 0 and not any("stays root" in warning for warning in warnings(node))
+    assert user_of(end_worker(node)) == user
+    assert (node.cache / NAME).read_bytes() == b"one"
+    assert owners(node.store) == {user}
+    assert (node.cache / NAME).stat().st_uid == 0, "whose a file is is data"
+
+
+def test_a_store_of_roots_is_given_to_it_once(cluster):
+    node = cluster.node("a")
+    artefacts.write_atomic(node.cache, NAME, b"one")
+    node.sync()
+    user = user_of(node.worker())
+    node.unmount()
+    subprocess.run(["chown", "-R", "0:0", node.store], check=True, timeout=60)
+    node.start()
+    assert user_of(node.worker()) == user and owners(node.store) == {user}
+    assert (node.cache / NAME).read_bytes() == b"one"
+
+
+def test_where_it_may_not_go_it_stays_root_and_says_so(cluster):
+    """Until the way is open; and then it is no way back, for root is not to read what another user can have made."""
+    node = cluster.node("a", start=False)
+    cluster.directory.chmod(0o700)
+    node.start()
+    assert user_of(node.worker()) == 0 and owners(node.store) == {0}
+    (told,) = [warning for warning in warnings(node) if "stays root" in warning]
+    assert "chmod o+x" in told and str(node.store) in told and "stays root" in node.log.read_text()
+    artefacts.write_atomic(node.cache, NAME, b"one")
+    node.unmount()
+    cluster.directory.chmod(0o711)
+    node.start()
+    user = user_of(node.worker())
+    assert user != 0 and owners(node.store) == {user}
+    assert (node.cache / NAME).read_bytes() == b"one"
+    node.unmount()
+    cluster.directory.chmod(0o700)
+    done = node.cli("mount", node.cache, "--store", node.store)
+    assert done.code == 2 and "chmod o+x" in done.err and str(node.store) in done.err, done
+    cluster.directory.chmod(0o711)
+    node.start()
+    assert (node.cache / NAME).read_bytes() == b"one"
+
+
+def test_a_log_elsewhere_is_its_own_and_is_opened_anew(cluster):
+    node = cluster.node("a")
+    user = user_of(node.worker())
+    assert node.log.stat().st_uid == user and node.log.parent.stat().st_uid == 0
+    node.log.rename(node.root / "older.log")
+    os.kill(node.worker(), signal.SIGHUP)
+    wait_until(lambda: node.log.exists() and "mount.log_reopened ok=true" in node.log.read_text(), what="the new log")
+    assert node.log.stat().st_uid == user
+
+
+def test_it_has_no_program_run_with_roots_rights(cluster, tmp_path):
+    """Whoever has the worker has its end of the socket to the supervisor, and may ask for an upgrade to any program."""
+    node = cluster.node("a")
+    program, told = node.root / "inductorfs-new", node.root / "told"
+    program.write_text(f"#!/bin/sh\nid >{told}\n")
+    program.chmod(0o755)
+    os.chown(program, SOMEBODY, SOMEBODY)
+    done = node.cli("upgrade", node.cache, "--program", program)
+    assert done.code == 2 and "chown root" in done.err, done
+    pidfd = os.pidfd_open(node.worker())
+    number = LIBC.syscall(PIDFD_GETFD, pidfd, LINK_FD, 0)
+    os.close(pidfd)
+    assert number >= 0, os.strerror(ctypes.get_errno())
+    with socket.socket(fileno=number) as link, open(program, "rb") as opened:
+        socket.send_fds(link, [struct.pack("II", MAGIC, UPGRADE)], [opened.fileno()])
+    before = node.worker()
+    wait_until(lambda: "supervisor.program_refused" in node.log.read_text(), what="the refusal")
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: [pid for pid in node.daemons() if pid != before], what="another worker")
+    assert not told.exists()
+
+
+def test_it_leads_root_nowhere_by_what_its_store_has(cluster):
+    """Children of the examiner write what they know of packages there, the supervisor its lines of the log."""
+    node = cluster.node("a", start=False)
+    victims = [node.root / name for name in ("memory", "log")]
+    for victim in victims:
+        victim.write_text("root's")
+        victim.chmod(0o600)
+    node.store.mkdir(exist_ok=True)
+    remembered = node.store / ROOTS_OWN
+    done = node.cli("mount", node.cache, "--store", node.store, "--writers", "all", "--no-also")
+    assert done.code == 0, done
+    wait_until(remembered.exists, what="what is remembered")
+    remembered.unlink()
+    remembered.symlink_to(victims[0])
+    (node.store / "log").unlink()
+    (node.store / "log").symlink_to(victims[1])
+    end_worker(node)
+    node.cli("unmount", node.cache)
+    (node.store / "log").unlink()
+    assert node.cli("mount", node.cache, "--store", node.store, "--writers", "all", "--no-also").code == 0
+    wait_until(lambda: not remembered.is_symlink(), what="what is remembered, in a file of root's own")
+    assert remembered.stat().st_uid == 0
+    assert [victim.read_text() for victim in victims] == ["root's"] * 2
+    node.cli("unmount", node.cache)
+
+
+def test_a_repair_leaves_nothing_of_roots(cluster):
+    node = cluster.node("a")
+    artefacts.write_atomic(node.cache, NAME, b"one")
+    user = user_of(node.worker())
+    node.unmount()
+    done = node.cli("check", "--store", node.store, "--repair")
+    assert done.code == 0, done
+    assert owners(node.store) == {user}
+    node.start()
+    assert (node.cache / NAME).read_bytes() == b"one"
+
+
+def test_a_control_socket_that_somebody_removed_is_there_again(cluster):
+    node = cluster.node("a")
+    assert node.control_socket.stat().st_uid == 0
+    node.control_socket.unlink()
+    end_worker(node)
+    wait_until(node.control_socket.exists, what="the socket")
+    assert node.status()["takeover"]["restarts"] == 1
+    node.unmount()
+    assert not node.control_socket.exists()
+
+
+def test_users_share_as_before(cluster):
+    """The names of an ordinary user come from a worker that is neither he nor root."""
+    first, second = cluster.node("a", start=False), cluster.node("b", start=False)
+    for node in (first, second):
+        node.cache.chmod(0o1777)
+        node.start("--trust", "all")
+    assert user_of(first.worker()) == user_of(second.worker()) != 0
+
+    as_user(SOMEBODY, 0o022, artefacts.write_atomic, first.cache, NAME, b"mine")
+    first.sync()
+    appears(second.cache / NAME)
+    assert (second.cache / NAME).read_bytes() == b"mine"
+    assert (first.cache / NAME).stat().st_uid == SOMEBODY

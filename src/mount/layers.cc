@@ -313,6 +313,7 @@ Result<void> check_store(const std::string& path) {
 Result<void> open_log(const config::Settings& settings) {
   const std::string path = log_path(settings);
   if (const Result<void> fit = path.empty() ? Result<void>() : check_log(path); !fit) return wrong_option(fit.error());
+  if (settings.worker && log_is_in_store(settings)) (void)make_directories(path.substr(0, path.rfind('/')), 0700);
   if (const Result<void> opened = log::open(path, settings.log_level); !opened) {
     const ErrorCode code = opened.error().code();
     const bool is_lasting = code == ErrorCode::kNotFound || code == ErrorCode::kNotPermitted;

@@ -23,6 +23,10 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/control/socket.h"
 
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
 namespace inductorfs::mount {
 
 using config::printable;
@@ -168,6 +172,12 @@ Result<void> settle(const std::string& mountpoint, bool keep_stdio) {
   if (::sigaction(SIGPIPE, &ignore, nullptr) != 0) return fail_errno("sigaction");
   if (!keep_stdio) INDUCTORFS_TRY(silence_stdio());
   return {};
+}
+
+void protect() {
+  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);  // needs CAP_SYS_RESOURCE: best effort
+  const rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
+  (void)::setrlimit(RLIMIT_MEMLOCK, &locked);  // the same, as is what it is for (takeover/region.h)
 }
 
 void notify_systemd(const std::string& state) {

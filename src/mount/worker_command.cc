@@ -177,6 +177,7 @@ Result<void> give_up_rights(const std::optional<config::WorkerUser>& user) {
     if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail_errno("prctl");
     return keep_capabilities({});
   }
+  protect();
   constexpr std::array kToSeeHidden = {CAP_SYS_PTRACE};
   return keep_capabilities(has_hidden_processes() ? std::span<const int>(kToSeeHidden) : std::span<const int>());
 }
@@ -186,7 +187,12 @@ Result<Inheritance> inherit() {
   const Result<std::string> bytes = config::from_memory(supervisor::kSettingsFd);
   if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
   INDUCTORFS_TRY_ASSIGN(inherited.mount, config::thaw(*bytes));
-  INDUCTORFS_TRY(give_up_rights(inherited.mount.settings.worker));
+  config::Settings& settings = inherited.mount.settings;
+  INDUCTORFS_TRY(give_up_rights(settings.worker));
+  if (::geteuid() == 0 && !settings.worker && settings.no_worker_user.empty()) {
+    settings.no_worker_user =
+        "the process that serves this mount stays root: an earlier program has mounted it: unmount it and mount again";
+  }
   INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(inherited.mount.settings.hang_timeout));
   inherited.supervision = std::move(supervision);
   (void)::close(supervisor::kSettingsFd);

@@ -3,18 +3,25 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/mount_table.h"
@@ -37,41 +44,50 @@ constexpr mode_t kLockMode = 0600;
 constexpr std::array<std::string_view, 3> kBeforeFormat = {"format.tmp", "lock", "lost+found"};
 
 constexpr mode_t kLogMode = 0640;
+constexpr Milliseconds kTryPatience{10'000};
+constexpr int kFirstOfShell = 126;  ///< and of a loader: a program that cannot be run
 
 using Directory = Handle<DIR, ::closedir>;
 
-/// Gives a file that is root's, or was the worker's; of a link, itself. What others have in the store is no part of it.
-Result<void> give(const Fd& file, const struct stat& found, const WorkerUser& user) {
-  const bool is_given = found.st_uid == user.uid && found.st_gid == user.gid;
-  if (is_given || (found.st_uid != 0 && !config::is_worker_user(found.st_uid))) return {};
+/// Gives what is `from`'s; of a link, itself.
+Result<void> give(const Fd& file, const struct stat& found, uid_t from, const WorkerUser& user) {
+  if (found.st_uid != from) return {};
   if (::fchownat(file.get(), "", user.uid, user.gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0) return {};
   return fail_errno("chown", "a file of the store");
 }
 
-/// All below a directory, on its own file system, and not the directory itself.
-Result<void> give_all_in(const Fd& top, const WorkerUser& user) {
+/// Gives all below a directory that is `from`'s, on its own file system, and not the directory itself. It goes by
+/// descriptors, one for each level: no name is followed through another.
+Result<void> give_all_in(const Fd& top, uid_t from, const WorkerUser& user) {
   struct stat whole {};
   if (::fstat(top.get(), &whole) != 0) return fail_errno("stat");
-  std::vector<std::string> waiting{"."};  // paths: a descriptor for each level would be too many
-  while (!waiting.empty()) {
-    const std::string path = std::move(waiting.back());
-    waiting.pop_back();
-    INDUCTORFS_TRY_ASSIGN(auto directory, open_at(top.get(), path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    const Directory names(::fdopendir(directory.get()));
-    if (!names) return fail_errno("read directory", path);
-    const int at = directory.release();  // closedir closes it
+  std::vector<Directory> open;
+  const auto enter = [&open](int at, const char* name) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(auto directory, open_at(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    Directory names(::fdopendir(directory.get()));
+    if (!names) return fail_errno("read directory", name);
+    (void)directory.release();  // closedir closes it
+    open.push_back(std::move(names));
+    return {};
+  };
+  INDUCTORFS_TRY(enter(top.get(), "."));
+  while (!open.empty()) {
     errno = 0;
-    for (const dirent* entry = ::readdir(names.get()); entry != nullptr; errno = 0, entry = ::readdir(names.get())) {
-      const std::string_view name = entry->d_name;
-      if (name == "." || name == ".." || (path == "." && name.starts_with(kRootsOwn))) continue;
-      INDUCTORFS_TRY_ASSIGN(const auto file, open_at(at, entry->d_name, O_PATH | O_NOFOLLOW));
-      struct stat found {};
-      if (::fstat(file.get(), &found) != 0) return fail_errno("stat", entry->d_name);
-      if (found.st_dev != whole.st_dev) continue;
-      INDUCTORFS_TRY(give(file, found, user));
-      if (S_ISDIR(found.st_mode)) waiting.push_back(path + "/" + entry->d_name);
+    const dirent* const entry = ::readdir(open.back().get());
+    if (entry == nullptr && errno != 0) return fail_errno("read directory");
+    if (entry == nullptr) {
+      open.pop_back();
+      continue;
     }
-    if (errno != 0) return fail_errno("read directory", path);
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == ".." || (open.size() == 1 && name.starts_with(kRootsOwn))) continue;
+    const int at = ::dirfd(open.back().get());
+    INDUCTORFS_TRY_ASSIGN(const auto file, open_at(at, entry->d_name, O_PATH | O_NOFOLLOW));
+    struct stat found {};
+    if (::fstat(file.get(), &found) != 0) return fail_errno("stat", entry->d_name);
+    if (found.st_dev != whole.st_dev) continue;
+    if (S_ISDIR(found.st_mode)) INDUCTORFS_TRY(enter(at, entry->d_name));
+    INDUCTORFS_TRY(give(file, found, from, user));
   }
   return {};
 }
@@ -93,24 +109,43 @@ Result<void> check_is_store(int directory, const std::string& path) {
 
 std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
 
-/// Tries as that user, in a child, what its worker will do. Answers the error, or 0.
-int try_as(const WorkerUser& user, const std::string& directory, const std::string& log) {
+/// In the child of try_as(): never returns. What it has of root's goes before it is that user, whose other processes
+/// may look at it.
+[[noreturn]] void try_in_child(const WorkerUser& user, const std::string& directory, const std::string& log) {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) (void)::dup2(null.get(), fd);
+  (void)::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);  // best effort: Linux 5.9
+  (void)::setsid();                                             // from the terminal
+  const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+  (void)::setrlimit(RLIMIT_NPROC, &unlimited);  // as a worker
+  if (!become_user(user.uid, user.gid, user.groups)) ::_exit(EINVAL);
+  if (::chdir(directory.c_str()) != 0) ::_exit(errno);
+  if (!log.empty() && ::open(log.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC) < 0) ::_exit(EROFS);
+  const char* const libraries = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): one thread
+  std::string variable = std::string("LD_LIBRARY_PATH=") + (libraries == nullptr ? "" : libraries);
+  const std::array<char*, 2> environment{libraries == nullptr ? nullptr : variable.data(), nullptr};
+  (void)::execle("/proc/self/exe", "inductorfs", "--version", nullptr, environment.data());
+  ::_exit(ENOEXEC);
+}
+
+/// Tries as that user, in a child, what its worker will do. Answers an error of errno(3), or 0. kTimedOut: it did not
+/// end, or was killed, as by another process of that user.
+Result<int> try_as(const WorkerUser& user, const std::string& directory, const std::string& log) {
   const pid_t child = ::fork();
-  if (child < 0) return errno;
-  if (child == 0) {
-    if (!become_user(user.uid, user.gid, user.groups)) ::_exit(EINVAL);
-    if (::chdir(directory.c_str()) != 0) ::_exit(errno);
-    const Fd file(log.empty() ? -1 : ::open(log.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC));
-    if (!file && !log.empty()) ::_exit(EROFS);
-    const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) (void)::dup2(null.get(), fd);
-    (void)::execl("/proc/self/exe", "inductorfs", "--version", nullptr);
-    ::_exit(ENOEXEC);
-  }
+  if (child < 0) return fail_errno("fork");
+  if (child == 0) try_in_child(user, directory, log);
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  pid_t ended = 0;
+  const Deadline deadline = Deadline::after(kTryPatience);
+  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0 && !deadline.passed()) (void)::poll(nullptr, 0, 1);
+  if (ended == 0) {
+    (void)::kill(child, SIGKILL);
+    (void)::waitpid(child, &status, 0);
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : ENOEXEC;
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  return fail(ErrorCode::kTimedOut,
+              "a process of the user " + std::to_string(user.uid) +
+                  " did not end by itself: see whether others of that user are there, and try again");
 }
 
 /// Where /proc hides the processes of others (hidepid of proc(5)), it does not from the members of one group.
@@ -138,7 +173,8 @@ Result<void> prepare(const config::Settings& settings, WorkerUser& user) {
   INDUCTORFS_TRY(see_processes(user));
   INDUCTORFS_TRY(make_directories(parent, kParentMode));
   INDUCTORFS_TRY(give_log(log, user));
-  switch (try_as(user, parent, log)) {
+  INDUCTORFS_TRY_ASSIGN(const int error, try_as(user, parent, log));
+  switch (error) {
     case 0:
       return give_store(settings.store, user);
     case EACCES:
@@ -149,6 +185,7 @@ Result<void> prepare(const config::Settings& settings, WorkerUser& user) {
     case EROFS:
       return fail(ErrorCode::kNotPermitted, who + " may not write to --log " + log + ": name another one");
     default:
+      if (error != ENOEXEC && error < kFirstOfShell) return fail(error_from_errno(error, "open", parent));
       return fail(ErrorCode::kNotPermitted,
                   who + " may not run this program: let all users read and run it, and its libraries (chmod a+rx)");
   }
@@ -170,7 +207,7 @@ Result<void> give_store(const std::string& store, const WorkerUser& user) {
   if (!directory) return fail(std::move(directory).error().with_context("store " + store));
   struct stat found {};
   if (::fstat(directory->get(), &found) != 0) return fail_errno("stat", store);
-  if (found.st_uid == user.uid && found.st_gid == user.gid) return {};
+  if (found.st_uid == user.uid) return {};
   INDUCTORFS_TRY(check_is_store(directory->get(), store));
   // A worker of who was root when it started could not go on.
   INDUCTORFS_TRY_ASSIGN(const auto lock, open_at(directory->get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW, kLockMode));
@@ -178,10 +215,12 @@ Result<void> give_store(const std::string& store, const WorkerUser& user) {
     return fail(ErrorCode::kBusy, "another mount uses the store " + store + ", whose worker is another user");
   }
   // The last: a store whose directory is that user's is so as a whole.
-  Result<void> given = give_all_in(*directory, user);
+  const uid_t from = found.st_uid;
+  if (from == 0 && ::fchmod(directory->get(), kStoreMode) != 0) return fail_errno("chmod", store);
+  Result<void> given = give_all_in(*directory, from, user);
   if (given && ::fchown(directory->get(), user.uid, user.gid) != 0) given = fail_errno("chown", store);
   // Whose it was can use it then; a second error would say no more than the first one.
-  if (!given) (void)give_all_in(*directory, {found.st_uid, found.st_gid, {}});
+  if (!given) (void)give_all_in(*directory, user.uid, {from, found.st_gid, {}});
   return given;
 }
 
@@ -192,14 +231,24 @@ std::string log_elsewhere(const config::Settings& settings) {
 Result<void> give_log(const std::string& path, const WorkerUser& user) {
   if (path.empty()) return {};
   INDUCTORFS_TRY(check_log(path));
-  const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  std::error_code ignored;
+  const std::string real = std::filesystem::canonical(path, ignored);
+  if (!real.empty() && real != path) INDUCTORFS_TRY(check_log(real));
+  const Fd file(::open(real.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat found {};
   if (!file || ::fstat(file.get(), &found) != 0) return fail_errno("open log", path);
   if (!S_ISREG(found.st_mode)) return {};
   const bool is_plain = found.st_nlink == 1 && (found.st_uid == 0 || config::is_worker_user(found.st_uid));
   if (!is_plain) return fail(ErrorCode::kNotPermitted, "open log: " + path + " is another user's: remove it");
-  if (::fchown(file.get(), user.uid, user.gid) != 0) return fail_errno("chown", path);
+  // Its group may be that of those who read logs.
+  if (::fchown(file.get(), user.uid, static_cast<gid_t>(-1)) != 0) return fail_errno("chown", path);
   return ::fchmod(file.get(), kLogMode) == 0 ? Result<void>() : fail_errno("chmod", path);
+}
+
+void resolve_store(config::Settings& settings) {
+  std::error_code ignored;
+  const std::string real = std::filesystem::weakly_canonical(settings.store, ignored);
+  if (!real.empty()) settings.store = real;
 }
 
 Result<void> choose_worker_user(config::Settings& settings) {
@@ -212,6 +261,7 @@ Result<void> choose_worker_user(config::Settings& settings) {
     settings.worker = std::move(*user);
     return {};
   }
+  if (prepared.error().code() == ErrorCode::kTimedOut) return fail(prepared.error());
   if (is_given(settings.store)) {
     return fail(ErrorCode::kInvalid, "store: " + settings.store + " is the user's who serves mounts of root, and " +
                                          prepared.error().what() + ", or name another --store");

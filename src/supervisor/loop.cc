@@ -29,9 +29,10 @@ constexpr size_t kRequestsInARow = 256;
 constexpr int kOfExaminer[] = {kExaminerTaskFd};
 constexpr int kOfMounter[] = {kMounterTaskFd, kMounterNotesFd};
 constexpr Time kLeavePatience = 10'000;
-constexpr int kMostWords = 64;        ///< in one turn
-constexpr unsigned kFuseMajor = 10;   ///< Linux, Documentation/admin-guide/devices.txt: misc
-constexpr unsigned kFuseMinor = 229;  ///< the same: fuse
+constexpr int kLeftOverTurns = 2'000;  ///< of a millisecond, in which what is left over is answered
+constexpr int kMostWords = 64;         ///< in one turn
+constexpr unsigned kFuseMajor = 10;    ///< Linux, Documentation/admin-guide/devices.txt: misc
+constexpr unsigned kFuseMinor = 229;   ///< the same: fuse
 /// The kernel refuses to hand out a request to a smaller buffer than the largest WRITE needs. Static: it costs nothing
 /// until the supervisor has to answer itself.
 alignas(64) std::array<char, takeover::RequestSlots::kRequestRoom> request_room;
@@ -366,6 +367,13 @@ bool Loop::answer_left_over() {
   const pid_t child = ::fork();
   if (child < 0) return false;
   if (child == 0) ::_exit(become(task_.worker) && answer_left_over_here() ? 0 : 1);
+  // Another process of that user may have stopped it.
+  constexpr timespec kTurn{0, 1'000'000};
+  for (int i = 0; i < kLeftOverTurns; ++i) {
+    if (::waitpid(child, nullptr, WNOHANG) == child) return true;
+    (void)::nanosleep(&kTurn, nullptr);
+  }
+  (void)::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return true;

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "user.h"
 
+#include <fcntl.h>
 #include <grp.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
+
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/number.h"
 
 namespace inductorfs::supervisor {
@@ -25,8 +31,27 @@ bool parse_user(std::string_view text, WorkerIds& user) {
   return user.uid != 0;
 }
 
+namespace {
+
+/// A mount in the foreground has root's terminal. Who has it as its controlling terminal may type there (TIOCSTI), and
+/// who has it open for reading sees what is typed.
+void leave_terminal() {
+  const Fd own(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (own) (void)::ioctl(own.get(), TIOCNOTTY);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::isatty(fd) == 0) continue;
+    std::array<char, 32> path{"/dev/null"};
+    if (fd != STDIN_FILENO) (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+    const Fd less(::open(path.data(), (fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) | O_NOCTTY | O_CLOEXEC));
+    if (!less || ::dup2(less.get(), fd) < 0) (void)::close(fd);
+  }
+}
+
+}  // namespace
+
 bool become(const WorkerIds& user) {
   if (user.uid == 0) return true;
+  leave_terminal();
   return ::setgroups(user.group_count, user.groups.data()) == 0 && ::setresgid(user.gid, user.gid, user.gid) == 0 &&
          ::setresuid(user.uid, user.uid, user.uid) == 0 && ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
 }

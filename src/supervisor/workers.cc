@@ -41,11 +41,11 @@ bool put(int fd, int place) {
 
 /// What takes a right is done before: whatever is asked of the kernel here it keeps, beyond the program's start too.
 bool give_up_rights(const WorkerIds& user) {
+  if (user.uid == 0) return true;                // it does so by itself
   (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);  // best effort, as the limits
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
   (void)::setrlimit(RLIMIT_MEMLOCK, &unlimited);  // what it is for: takeover/region.h
-  if (user.uid == 0) return true;
-  (void)::setrlimit(RLIMIT_NPROC, &unlimited);  // of threads, of which root may have any number
+  (void)::setrlimit(RLIMIT_NPROC, &unlimited);    // of threads, of which root may have any number
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && become(user);
 }
 

@@ -2,6 +2,7 @@
 """Root's worker is a user who may do nothing, and its store is that user's."""
 import ctypes
 import os
+import pty
 import signal
 import socket
 import struct
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts
+from inductorfs_testing.compare import is_mounted
 from inductorfs_testing.mounts import appears
+from inductorfs_testing.places import program
 from inductorfs_testing.processes import wait_until
 from inductorfs_testing.twin import unused_name
 from inductorfs_testing.users import as_user
@@ -105,17 +108,17 @@ def test_a_log_elsewhere_is_its_own_and_is_opened_anew(cluster):
 def test_it_has_no_program_run_with_roots_rights(cluster, tmp_path):
     """Whoever has the worker has its end of the socket to the supervisor, and may ask for an upgrade to any program."""
     node = cluster.node("a")
-    program, told = node.root / "inductorfs-new", node.root / "told"
-    program.write_text(f"#!/bin/sh\nid >{told}\n")
-    program.chmod(0o755)
-    os.chown(program, SOMEBODY, SOMEBODY)
-    done = node.cli("upgrade", node.cache, "--program", program)
+    fresh, told = node.root / "inductorfs-new", node.root / "told"
+    fresh.write_text(f"#!/bin/sh\nid >{told}\n")
+    fresh.chmod(0o755)
+    os.chown(fresh, SOMEBODY, SOMEBODY)
+    done = node.cli("upgrade", node.cache, "--program", fresh)
     assert done.code == 2 and "chown root" in done.err, done
     pidfd = os.pidfd_open(node.worker())
     number = LIBC.syscall(PIDFD_GETFD, pidfd, LINK_FD, 0)
     os.close(pidfd)
     assert number >= 0, os.strerror(ctypes.get_errno())
-    with socket.socket(fileno=number) as link, open(program, "rb") as opened:
+    with socket.socket(fileno=number) as link, open(fresh, "rb") as opened:
         socket.send_fds(link, [struct.pack("II", MAGIC, UPGRADE)], [opened.fileno()])
     before = node.worker()
     wait_until(lambda: "supervisor.program_refused" in node.log.read_text(), what="the refusal")
@@ -186,3 +189,52 @@ def test_users_share_as_before(cluster):
     appears(second.cache / NAME)
     assert (second.cache / NAME).read_bytes() == b"mine"
     assert (first.cache / NAME).stat().st_uid == SOMEBODY
+
+
+def test_a_store_and_a_log_may_be_roots_links(cluster):
+    node = cluster.node("a", start=False)
+    real = cluster.directory / "real"
+    real.mkdir()
+    link, node.log = node.root / "link", node.root / "log-link"
+    link.symlink_to(real)
+    node.log.symlink_to(real / "of the mount.log")
+    (real / "of the mount.log").touch(0o640)
+    node.store = link / "store"
+    node.start()
+    user = user_of(node.worker())
+    assert user != 0 and owners(real / "store") == {user} and real.stat().st_uid == 0
+    assert (real / "of the mount.log").stat().st_uid == user and "mount.ready" in node.log.read_text()
+    node.unmount()
+    node.start()
+    assert user_of(node.worker()) == user
+
+
+def test_a_log_in_a_directory_of_the_store_is_made(cluster):
+    node = cluster.node("a", start=False)
+    node.log = node.store / "logs" / "log"
+    node.start()
+    assert "mount.ready" in node.log.read_text() and node.log.stat().st_uid == user_of(node.worker()) != 0
+
+
+def test_in_the_foreground_it_has_no_terminal(cluster):
+    """Whoever has root's terminal types there what root's shell then does (TIOCSTI), and reads what root types."""
+    node = cluster.node("a", start=False)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(program(), [str(program()), "mount", str(node.cache), "--foreground", "--store", str(node.store), "--no-also"])
+    try:
+        worker = node.worker()
+        wait_until(lambda: is_mounted(node.cache), 20, "the mount")
+        assert Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()[4] != "0", "the test has one"
+        assert user_of(worker) != 0
+        assert Path(f"/proc/{worker}/stat").read_text().rsplit(") ", 1)[1].split()[4] == "0", "tty_nr"
+        opened = {fd: os.readlink(f"/proc/{worker}/fd/{fd}") for fd in (0, 1, 2)}
+        assert opened[0] == "/dev/null" and all(place.startswith("/dev/pts/") for place in (opened[1], opened[2])), opened
+        for fd in (1, 2):
+            (flags,) = [line.split()[1] for line in Path(f"/proc/{worker}/fdinfo/{fd}").read_text().splitlines() if line.startswith("flags:")]
+            assert int(flags, 8) & os.O_ACCMODE == os.O_WRONLY
+        node.unmount()
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+        os.close(terminal)

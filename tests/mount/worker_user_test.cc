@@ -59,6 +59,28 @@ TEST_F(GiveStore, MakesOneInDirectoriesThatAllMayEnter) {
   EXPECT_EQ(found.st_uid, 0U);
 }
 
+TEST_F(GiveStore, FollowsNoLinkThatStandsForADirectory) {
+  ASSERT_TRUE(make_directories(directory_ / "elsewhere/below", 0755));
+  ASSERT_EQ(::symlink((directory_ / "elsewhere").c_str(), (store_ + "/files/way").c_str()), 0);
+  ASSERT_TRUE(give_store(store_, kUser));
+  EXPECT_EQ(owner_of(directory_ / "elsewhere/below"), 0U);
+  EXPECT_EQ(owner_of(store_ + "/files/way"), kUser.uid);
+}
+
+TEST_F(GiveStore, LeavesWhatOthersHaveThere) {
+  ASSERT_EQ(::chown((store_ + "/files/view/a").c_str(), 12345, 12345), 0);
+  ASSERT_TRUE(give_store(store_, kUser));
+  EXPECT_EQ(owner_of(store_ + "/files/view/a"), 12345U);
+}
+
+TEST_F(GiveStore, GivesAWorkersStoreNothingOfRoots) {
+  ASSERT_TRUE(give_store(store_, kUser));
+  std::ofstream(store_ + "/files/root") << "root's";
+  ASSERT_TRUE(give_store(store_, {.uid = kUser.uid + 1, .gid = kUser.gid, .groups = {}}));
+  EXPECT_EQ(owner_of(store_ + "/files/view/a"), kUser.uid + 1);
+  EXPECT_EQ(owner_of(store_ + "/files/root"), 0U);
+}
+
 TEST_F(GiveStore, TouchesNoDirectoryThatIsNoStore) {
   ASSERT_EQ(::unlink((store_ + "/format").c_str()), 0);
   const auto given = give_store(store_, kUser);

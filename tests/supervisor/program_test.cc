@@ -53,6 +53,15 @@ TEST_F(Program, IsNoneThatOthersMayReplace) {
   EXPECT_TRUE(is_own()) << "as in /tmp";
 }
 
+TEST_F(Program, IsNoneThatAHardLinkMayHaveBrought) {
+  ASSERT_EQ(::chmod((directory_ / "bin").c_str(), 01777), 0);
+  ASSERT_EQ(::link(path_.c_str(), (directory_ / "another name").c_str()), 0);
+  EXPECT_FALSE(is_own());
+  ASSERT_EQ(::chmod((directory_ / "bin").c_str(), 0755), 0);
+  ASSERT_EQ(::unlink((directory_ / "another name").c_str()), 0);
+  EXPECT_TRUE(is_own());
+}
+
 TEST_F(Program, IsNoneOfAnother) {
   if (::geteuid() != 0) INDUCTORFS_LACKS("root");
   ASSERT_EQ(::chown(path_.c_str(), kSomebody, 0), 0);
@@ -93,21 +102,23 @@ TEST_F(Program, IsNoneOfAnotherMountNamespace) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
   const Fd here(ends[0]);
-  const Fd there(ends[1]);
+  Fd there(ends[1]);
   const std::string other = directory_ / "other";
   ASSERT_EQ(::mkdir(other.c_str(), 0755), 0);
   std::ofstream(other + "/inductorfs-new") << "another program";
   ASSERT_EQ(::chmod((other + "/inductorfs-new").c_str(), 0755), 0);
   const pid_t child = ::fork();
   if (child == 0) {
+    (void)::close(here.get());
     const bool shown = ::unshare(CLONE_NEWNS) == 0 &&
                        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                        ::mount(other.c_str(), (directory_ / "bin").c_str(), nullptr, MS_BIND, nullptr) == 0;
     const int program = shown ? ::open(path_.c_str(), O_PATH | O_CLOEXEC) : -1;
     char byte = 0;
-    (void)send_message(there.get(), "x", {&program, 1}, 0);
+    if (!shown || !send_message(there.get(), "x", {&program, 1}, 0)) ::_exit(2);
     ::_exit(::read(there.get(), &byte, 1) == 1 ? 0 : 1);
   }
+  there.reset();
   std::string room(8, '\0');
   Fd program;
   ASSERT_GT(receive_message(here.get(), room, {&program, 1}, 0).size, 0);

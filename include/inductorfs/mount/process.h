@@ -51,6 +51,9 @@ struct Forked {
 /// lead Python, the compiler or SQLite into the mount, as many descriptors as the hard limit allows, no SIGPIPE.
 /// The three standard descriptors become /dev/null unless `keep_stdio`.
 [[nodiscard]] Result<void> settle(const std::string& mountpoint, bool keep_stdio);
+/// Takes the process out of write-back throttling, as far as its rights allow, and from the limit of locked memory:
+/// every process that has a file of the mount open depends on this one.
+void protect();
 
 /// Tells systemd ("READY=1", "STATUS=..."), if systemd listens.
 void notify_systemd(const std::string& state);

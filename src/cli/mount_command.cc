@@ -32,7 +32,6 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   INDUCTORFS_TRY_ASSIGN(const bool uncovered_too, places::free_mountpoint(*real));
   settings.mountpoint = std::move(*real);
   INDUCTORFS_TRY(places::check_mountpoint_outside_of_mounts(settings.mountpoint));
-  if (::geteuid() == 0) mount::resolve_store(settings);
   INDUCTORFS_TRY(mount::check_place_of_store(settings.store));
   INDUCTORFS_TRY_ASSIGN(auto ownership, places::ownership_of(settings.mountpoint));
   ownership.uncovered = ownership.uncovered || uncovered || uncovered_too;

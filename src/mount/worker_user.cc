@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -204,6 +203,10 @@ Result<void> give_store(const std::string& store, const WorkerUser& user) {
   INDUCTORFS_TRY(make_directories(store, kStoreMode));
   // No link: whoever was given the directory may have put one in its place.
   auto directory = open_at(AT_FDCWD, store, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  struct stat named {};
+  if (!directory && ::lstat(store.c_str(), &named) == 0 && S_ISLNK(named.st_mode)) {
+    return fail(ErrorCode::kInvalid, "store " + store + " is a symbolic link: name the directory that it leads to");
+  }
   if (!directory) return fail(std::move(directory).error().with_context("store " + store));
   struct stat found {};
   if (::fstat(directory->get(), &found) != 0) return fail_errno("stat", store);
@@ -231,10 +234,10 @@ std::string log_elsewhere(const config::Settings& settings) {
 Result<void> give_log(const std::string& path, const WorkerUser& user) {
   if (path.empty()) return {};
   INDUCTORFS_TRY(check_log(path));
-  std::error_code ignored;
-  const std::string real = std::filesystem::canonical(path, ignored);
-  if (!real.empty() && real != path) INDUCTORFS_TRY(check_log(real));
-  const Fd file(::open(real.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file && errno == ELOOP) {
+    return fail(ErrorCode::kInvalid, "open log: " + path + " is a symbolic link: name the file that it leads to");
+  }
   struct stat found {};
   if (!file || ::fstat(file.get(), &found) != 0) return fail_errno("open log", path);
   if (!S_ISREG(found.st_mode)) return {};
@@ -243,12 +246,6 @@ Result<void> give_log(const std::string& path, const WorkerUser& user) {
   // Its group may be that of those who read logs.
   if (::fchown(file.get(), user.uid, static_cast<gid_t>(-1)) != 0) return fail_errno("chown", path);
   return ::fchmod(file.get(), kLogMode) == 0 ? Result<void>() : fail_errno("chmod", path);
-}
-
-void resolve_store(config::Settings& settings) {
-  std::error_code ignored;
-  const std::string real = std::filesystem::weakly_canonical(settings.store, ignored);
-  if (!real.empty()) settings.store = real;
 }
 
 Result<void> choose_worker_user(config::Settings& settings) {

@@ -35,25 +35,30 @@ namespace {
 
 /// A mount in the foreground has root's terminal. Who has it as its controlling terminal may type there (TIOCSTI), and
 /// who has it open for reading sees what is typed.
-void leave_terminal() {
-  const Fd own(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+/// False: it has it still.
+bool leave_terminal() {
+  const Fd own(::open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
   if (own) (void)::ioctl(own.get(), TIOCNOTTY);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::isatty(fd) == 0) continue;
-    std::array<char, 32> path{"/dev/null"};
-    if (fd != STDIN_FILENO) (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
-    const Fd less(::open(path.data(), (fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) | O_NOCTTY | O_CLOEXEC));
-    if (!less || ::dup2(less.get(), fd) < 0) (void)::close(fd);
+    (void)::ioctl(fd, TIOCNOTTY);  // where there is no /dev/tty
+    std::array<char, 32> path{};
+    (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+    Fd less(fd == STDIN_FILENO ? -1 : ::open(path.data(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+    if (less) (void)::fcntl(less.get(), F_SETFL, 0);  // it waited for no carrier, and waits for writers from now on
+    if (!less) less.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!less || ::dup2(less.get(), fd) < 0) return false;
   }
+  return true;
 }
 
 }  // namespace
 
 bool become(const WorkerIds& user) {
   if (user.uid == 0) return true;
-  leave_terminal();
-  return ::setgroups(user.group_count, user.groups.data()) == 0 && ::setresgid(user.gid, user.gid, user.gid) == 0 &&
-         ::setresuid(user.uid, user.uid, user.uid) == 0 && ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+  return leave_terminal() && ::setgroups(user.group_count, user.groups.data()) == 0 &&
+         ::setresgid(user.gid, user.gid, user.gid) == 0 && ::setresuid(user.uid, user.uid, user.uid) == 0 &&
+         ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
 }
 
 }  // namespace inductorfs::supervisor

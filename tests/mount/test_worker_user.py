@@ -191,22 +191,38 @@ def test_users_share_as_before(cluster):
     assert (first.cache / NAME).stat().st_uid == SOMEBODY
 
 
-def test_a_store_and_a_log_may_be_roots_links(cluster):
+def test_a_store_may_lie_behind_roots_link(cluster):
     node = cluster.node("a", start=False)
-    real = cluster.directory / "real"
+    real, link = cluster.directory / "real", node.root / "link"
     real.mkdir()
-    link, node.log = node.root / "link", node.root / "log-link"
     link.symlink_to(real)
-    node.log.symlink_to(real / "of the mount.log")
-    (real / "of the mount.log").touch(0o640)
     node.store = link / "store"
     node.start()
     user = user_of(node.worker())
     assert user != 0 and owners(real / "store") == {user} and real.stat().st_uid == 0
-    assert (real / "of the mount.log").stat().st_uid == user and "mount.ready" in node.log.read_text()
     node.unmount()
     node.start()
     assert user_of(node.worker()) == user
+
+
+@pytest.mark.parametrize("what", ["store", "log"])
+def test_what_is_a_link_itself_is_given_to_nobody(cluster, what):
+    """It may be exchanged, or lead on to what another user has made: the person is told to name the end."""
+    node = cluster.node("a", start=False)
+    victim = cluster.directory / "victim"
+    if what == "store":
+        victim.mkdir()
+        node.store = node.root / "link"
+        node.store.symlink_to(victim)
+    else:
+        victim.write_text("root's")
+        way = node.root / "way"
+        way.symlink_to(victim)
+        node.log.symlink_to(way)
+    node.start()
+    assert user_of(node.worker()) == 0 and victim.stat().st_uid == 0
+    (told,) = [warning for warning in warnings(node) if "stays root" in warning]
+    assert "is a symbolic link: name the" in told
 
 
 def test_a_log_in_a_directory_of_the_store_is_made(cluster):
@@ -221,7 +237,10 @@ def test_in_the_foreground_it_has_no_terminal(cluster):
     node = cluster.node("a", start=False)
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(program(), [str(program()), "mount", str(node.cache), "--foreground", "--store", str(node.store), "--no-also"])
+        try:
+            os.execv(program(), [str(program()), "mount", str(node.cache), "--foreground", "--store", str(node.store), "--no-also"])
+        finally:
+            os._exit(127)
     try:
         worker = node.worker()
         wait_until(lambda: is_mounted(node.cache), 20, "the mount")
@@ -236,5 +255,5 @@ def test_in_the_foreground_it_has_no_terminal(cluster):
         node.unmount()
     finally:
         os.kill(pid, signal.SIGTERM)
-        os.waitpid(pid, 0)
+        wait_until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 30, "the end of the mount")
         os.close(terminal)

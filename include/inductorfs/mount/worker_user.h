@@ -11,10 +11,6 @@
 /// who mounts, with root's rights; one thread.
 namespace inductorfs::mount {
 
-/// Replaces the path of the store by the one without links: who is given a directory is given what is there, and no
-/// link is followed later. Before check_place_of_store(), which judges each directory on the way.
-void resolve_store(config::Settings& settings);
-
 /// Makes the directory of the store, and gives it and all that it has to that user, unless they are his already. What
 /// root's children have there stays root's, and what is neither root's nor a worker's is left as it is. kBusy while a
 /// daemon holds the store's lock, kInvalid for a directory that is no store; nothing is changed then, nor after another

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import shutil
 import stat
 import sys
 import tempfile
@@ -11,6 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent / "support" / "python"))
 from inductorfs_testing.fixtures import cluster, redis_server  # noqa: E402,F401 (fixtures for every ring below)
 
 _SHARED = {path: path.stat().st_mode for path in map(Path, ("/", tempfile.gettempdir(), "/var/tmp", "/dev/shm", "/run")) if path.is_dir()}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Temporary directories of this run alone. Else each run that begins beside it closes the directory above those of all runs
+    (/tmp/pytest-of-USER, to 0700), and workers of root's mounts, which are a user of their own, lose their way to what a test has opened."""
+    if config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="inductorfs-pytest-")
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
 @pytest.fixture(autouse=True)

@@ -98,12 +98,13 @@ Result<void> check_is_store(int directory, const std::string& path) {
   const Directory names(::fdopendir(again.get()));
   if (!names) return fail_errno("read directory", path);
   (void)again.release();  // closedir closes it
+  errno = 0;
   for (const dirent* entry = ::readdir(names.get()); entry != nullptr; entry = ::readdir(names.get())) {
     const std::string_view name = entry->d_name;
     if (name == "." || name == ".." || std::ranges::count(kBeforeFormat, name) > 0) continue;
     return fail(ErrorCode::kInvalid, path + " has files that are no store's");
   }
-  return {};
+  return errno == 0 ? Result<void>() : fail_errno("read directory", path);
 }
 
 std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
@@ -182,7 +183,7 @@ Result<void> prepare(const config::Settings& settings, WorkerUser& user) {
     case EINVAL:
       return fail(ErrorCode::kNotSupported, "no process may become " + who + " here, as in a small user namespace");
     case EROFS:
-      return fail(ErrorCode::kNotPermitted, who + " may not write to --log " + log + ": name another one");
+      return fail(ErrorCode::kNotPermitted, who + " may not write to --log " + log + ": name another --log");
     default:
       if (error != ENOEXEC && error < kFirstOfShell) return fail(error_from_errno(error, "open", parent));
       return fail(ErrorCode::kNotPermitted,
@@ -260,8 +261,8 @@ Result<void> choose_worker_user(config::Settings& settings) {
   }
   if (prepared.error().code() == ErrorCode::kTimedOut) return fail(prepared.error());
   if (is_given(settings.store)) {
-    return fail(ErrorCode::kInvalid, "store: " + settings.store + " is the user's who serves mounts of root, and " +
-                                         prepared.error().what() + ", or name another --store");
+    return fail(ErrorCode::kInvalid, "store: " + settings.store +
+                                         " belongs to the user who serves mounts of root: " + prepared.error().what());
   }
   settings.no_worker_user = "the process that serves this mount stays root: " + prepared.error().what();
   (void)give_log(log_elsewhere(settings), {});  // that it may not write there the worker says

@@ -15,6 +15,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
+#include "support/lacks.h"
 #include "support/temporary_directory.h"
 #include "without_memory.h"
 
@@ -62,6 +63,30 @@ TEST(KeyMemory, TreatsGarbageAsEmptyAndReplacesIt) {
     ASSERT_TRUE(memory.save());
     EXPECT_EQ(KeyMemory(path).find("a", "b"), "c") << garbage;
   }
+}
+
+/// The directory is the worker's, who is not to say what a package is, or to lead root's children elsewhere.
+TEST(KeyMemory, BelievesNothingButAFileOfItsOwn) {
+  const TemporaryDirectory temporary;
+  const std::string real = temporary / "real.json";
+  const std::string file = temporary / "memory.json";
+  const auto remember = [](const std::string& path) {
+    KeyMemory memory(path);
+    memory.keep("a", "b", "c");
+    ASSERT_TRUE(memory.save());
+  };
+  remember(real);
+  ASSERT_EQ(::symlink(real.c_str(), file.c_str()), 0);
+  EXPECT_FALSE(KeyMemory(file).find("a", "b")) << "a link";
+  ASSERT_EQ(::unlink(file.c_str()), 0);
+  ASSERT_EQ(::link(real.c_str(), file.c_str()), 0);
+  EXPECT_FALSE(KeyMemory(file).find("a", "b")) << "one of two names";
+  ASSERT_EQ(::unlink(file.c_str()), 0);
+  remember(file);
+  EXPECT_TRUE(KeyMemory(file).find("a", "b"));
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root");
+  ASSERT_EQ(::chown(file.c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(KeyMemory(file).find("a", "b")) << "another user's";
 }
 
 /// The readers of torch and Triton begin together, with what the file had then.

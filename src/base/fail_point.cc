@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -101,6 +102,12 @@ int reach_fail_point_error(const char* name) noexcept {
 }
 
 }  // namespace detail
+
+std::string fail_point_directory() {
+  const char* const once = std::getenv(kOnceVariable);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const std::string_view path = once == nullptr ? "" : once;
+  return std::string(path.substr(0, std::min(path.rfind('/'), path.size())));
+}
 
 Result<void> arm_fail_points(std::string_view list) {
   detail::fail_points_armed = false;

@@ -34,7 +34,8 @@ constexpr const char* kTolerant = "PRAGMA writable_schema=ON; PRAGMA trusted_sch
 /// hundredth sealing of a job. This bounds the log at 32 MiB.
 constexpr const char* kPragmas =
     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=8000;"
-    "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF;";
+    "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF;"
+    "PRAGMA temp_store=MEMORY;";  // who serves may have no directory for temporary files
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the name that a macro declares cannot stand in parentheses
 #define CATALOG_PREPARE(name, sql)                               \

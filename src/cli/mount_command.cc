@@ -10,6 +10,7 @@
 #include "inductorfs/mount/launch.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
+#include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/sweep.h"
@@ -37,7 +38,9 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   ownership.uncovered = ownership.uncovered || uncovered || uncovered_too;
   if (::geteuid() == 0 && ownership.uid != 0) config::give_default_places(settings, config::user_by_id(ownership.uid));
   INDUCTORFS_TRY(mount::choose_worker_user(settings));
-  return fail(mount::launch_supervisor({settings, ownership}, program, readiness));
+  Fd tree;
+  mount::choose_worker_tree(settings, tree);
+  return fail(mount::launch_supervisor({settings, ownership}, program, tree, readiness));
 }
 
 int launch_or_report(config::Settings& settings, mount::Readiness readiness) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -63,8 +64,16 @@ Result<Json> status_after(const Located& mount, uint64_t pid, const config::Envi
 
 Result<Upgraded> upgrade(const Located& mount, const std::string& program, const config::Environment& environment) {
   INDUCTORFS_TRY_ASSIGN(const auto before, ask_status(mount, environment));
-  const Result<std::string> answer =
-      control::ask_and_await_end(mount.socket, control::upgrade_request(program), Deadline::after(kHandOverPatience));
+  // By descriptor: who serves the mount need not see this one's files.
+  const auto executable = open_at(AT_FDCWD, program, O_PATH);
+  if (!executable && executable.error().code() == ErrorCode::kNameTooLong) {
+    return fail(ErrorCode::kInvalid, "--program: it is too long: a path has at most 4095 bytes");
+  }
+  if (!executable) {
+    return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
+  }
+  const Result<std::string> answer = control::ask_and_await_end(
+      mount.socket, control::upgrade_request(program), Deadline::after(kHandOverPatience), {}, executable->get());
   const Result<std::string> taken = answer ? control::parse_answer(*answer) : answer;
   if (!taken && taken.error().code() == ErrorCode::kNotSupported) {
     return fail(ErrorCode::kNotSupported, "the version of this daemon does not support upgrade: " + mount.mountpoint +

@@ -58,6 +58,8 @@ Result<Frozen> from_json(const Json& json) {
   settings.alias = json.at("alias").get<std::string>();
   settings.store = json.at("store").get<std::string>();
   settings.no_worker_user = json.value("no_worker_user", "");  // of a mount from before there was one
+  settings.no_worker_tree = json.value("no_worker_tree", "");
+  settings.store_root = json.value("store_root", "");
   if (const auto worker = json.find("worker"); worker != json.end() && !worker->is_null()) {
     settings.worker = WorkerUser{worker->at("uid").get<uid_t>(), worker->at("gid").get<gid_t>(),
                                  worker->at("groups").get<std::vector<gid_t>>()};
@@ -101,6 +103,8 @@ std::string freeze(const Settings& settings, const Ownership& ownership) {
                      {"store", settings.store},
                      {"worker", std::move(worker)},
                      {"no_worker_user", settings.no_worker_user},
+                     {"no_worker_tree", settings.no_worker_tree},
+                     {"store_root", settings.store_root},
                      {"allow_other", settings.allow_other.value_or(false)},
                      {"trust", to_string(settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
                      {"writers", to_string(settings.writers.value_or(WritersPolicy::kMatching))},

@@ -16,20 +16,16 @@ namespace {
 
 constexpr std::string_view kPrefix = "INDUCTORFS_";
 /// The program's own, between its processes and for its tests, and those of CONTRIBUTING.md, without the prefix.
-constexpr std::array<std::string_view, 42> kOthers{"BUILD",          "BUILD_DIR",       "CHAOS_SECONDS",
-                                                   "CHAOS_SEED",     "CRASH_DRIVER",    "CROSS_RULE",
-                                                   "CROSS_USER",     "DICTIONARY_FILE", "ENVIRONMENTS_SECONDS",
-                                                   "FAIL_POINT",     "FAIL_POINT_ONCE", "FAULTY_CALLS",
-                                                   "FAULTY_STORE",   "FUZZ_SECONDS",    "GPU_PROBE",
-                                                   "HEADER_CACHE",   "INSTALL_DEPS",    "MANY_ENTRIES",
-                                                   "MATRIX",         "MATRIX_CELLS",    "MODEL_SEEDS",
-                                                   "OTHER_PROGRAM",  "PACKAGE_JOBS",    "PACKAGE_REQUEST",
-                                                   "POWER_CUTS",     "POWER_CUT_SEED",  "PROGRAM",
-                                                   "READER_REQUEST", "REWRITE_GOLDEN",  "SANITIZED",
-                                                   "SANITIZER",      "SERVING_LONG",    "SOURCE_ROOT",
-                                                   "STORM_ROUNDS",   "STRESS_SECONDS",  "STRESS_THREADS",
-                                                   "TEST_BACKING",   "TEST_SANITIZED",  "TIDY_JOBS",
-                                                   "VENVS",          "VERSION",         "WIPE_STEPS"};
+constexpr std::array<std::string_view, 44> kOthers{
+    "BUILD",          "BUILD_DIR",       "CHAOS_SECONDS",   "CHAOS_SEED",          "CRASH_DRIVER",
+    "CROSS_RULE",     "CROSS_USER",      "DICTIONARY_FILE", "END_ON_REFUSED_CALL", "ENVIRONMENTS_SECONDS",
+    "FAIL_POINT",     "FAIL_POINT_ONCE", "FAULTY_CALLS",    "FAULTY_STORE",        "FUZZ_SECONDS",
+    "GPU_PROBE",      "HEADER_CACHE",    "INSTALL_DEPS",    "MANY_ENTRIES",        "MATRIX",
+    "MATRIX_CELLS",   "MODEL_SEEDS",     "OTHER_PROGRAM",   "PACKAGE_JOBS",        "PACKAGE_REQUEST",
+    "POWER_CUTS",     "POWER_CUT_SEED",  "PROGRAM",         "READER_REQUEST",      "REWRITE_GOLDEN",
+    "SANITIZED",      "SANITIZER",       "SERVING_LONG",    "SOURCE_ROOT",         "STORM_ROUNDS",
+    "STRESS_SECONDS", "STRESS_THREADS",  "TAKEN_OVER",      "TEST_BACKING",        "TEST_SANITIZED",
+    "TIDY_JOBS",      "VENVS",           "VERSION",         "WIPE_STEPS"};
 
 /// Kubernetes tells each pod of a service called "inductorfs" by variables of these forms.
 bool is_of_service(std::string_view name) {

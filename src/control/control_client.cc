@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "inductorfs/base/message.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/socket.h"
 
@@ -42,10 +45,15 @@ Result<std::string> ask(const std::string& path, std::string_view request, Deadl
 }
 
 Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline,
-                                      const std::function<bool(pid_t daemon)>& on_silence) {
+                                      const std::function<bool(pid_t daemon)>& on_silence, int descriptor) {
   INDUCTORFS_TRY(check_size(request));
   INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
-  const Result<void> sent = send_line(fd.get(), request, deadline);
+  // With the first byte, for which there is room in a fresh socket.
+  const size_t first = descriptor < 0 ? 0 : 1;
+  Result<void> sent = first == 0 || send_message(fd.get(), request.substr(0, first), std::array{descriptor})
+                          ? Result<void>()
+                          : fail_errno("send to the control socket");
+  if (sent) sent = send_line(fd.get(), request.substr(first), deadline);
   Result<std::string> said =
       await_end(fd.get(), deadline, kSilence, [&] { return !on_silence || on_silence(peer_of(fd.get())); });
   if (!said) return said;

@@ -16,6 +16,7 @@
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/message.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
@@ -68,6 +69,8 @@ class Guests {
     uid_t uid_;
   };
 
+  [[nodiscard]] bool is_own(uid_t uid) const { return uid == 0 || uid == owner_; }
+
   /// Null when the user has enough: what others do takes no place from root and the owner.
   std::unique_ptr<Seat> admit(uid_t uid) {
     const bool own = is_own(uid);
@@ -85,7 +88,6 @@ class Guests {
   }
 
  private:
-  bool is_own(uid_t uid) const { return uid == 0 || uid == owner_; }
   void leave(uid_t uid) {
     seats_.with([&](std::map<uid_t, size_t>& seats) {
       if (--seats[uid] == 0) seats.erase(uid);
@@ -103,6 +105,8 @@ struct Client {
   Peer peer;
   std::string line;
   Deadline deadline;
+  /// Only of root and the owner one is taken: to close a file of somebody else's may wait for his file system.
+  bool gives_descriptor = false;
 };
 
 enum class Read { kMore, kWhole, kOver };
@@ -111,7 +115,11 @@ enum class Read { kMore, kWhole, kOver };
 Read read_request(Client& client) {
   while (true) {
     std::array<char, 16384> piece{};
-    const ssize_t got = ::recv(client.connection.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    Fd descriptor;
+    const ssize_t got = client.gives_descriptor
+                            ? receive_message(client.connection.get(), piece, {&descriptor, 1}, MSG_DONTWAIT).size
+                            : ::recv(client.connection.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    if (descriptor) client.peer.descriptor = std::make_shared<const Fd>(std::move(descriptor));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return Read::kMore;
     if (got <= 0) return Read::kOver;
@@ -200,6 +208,7 @@ class SocketServer final : public ControlServer {
       return;
     }
     Client client{std::move(seat), std::move(connection), {}, {}, Deadline::after(kPeerPatience)};
+    client.gives_descriptor = guests_.is_own(credentials->uid);
     client.peer.uid = credentials->uid;
     client.peer.pid = credentials->pid;
     client.peer.groups = groups_of(client.connection.get(), *credentials);

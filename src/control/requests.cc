@@ -58,10 +58,14 @@ Answer explain(MountControl& mount, const Json& request, const Peer* guest) {
   return explained ? succeed(*explained) : refuse(explained.error());
 }
 
-Answer upgrade(MountControl& mount, const Json& request) {
+Answer upgrade(MountControl& mount, const Json& request, const Peer& peer) {
   const std::optional<std::string> program = from_hex(member<std::string>(request, "program", "?"));
   if (!program) return refuse(ErrorCode::kInvalid, "upgrade needs a program in hexadecimal");
-  const Result<std::string> done = mount.upgrade(*program);
+  if (!peer.descriptor)
+    return refuse(ErrorCode::kInvalid,
+                  "upgrade needs a descriptor of the program: run the inductorfs of this mount's version, or unmount "
+                  "it and mount again");
+  const Result<std::string> done = mount.upgrade(*program, *peer.descriptor);
   if (!done) return refuse(done.error());
   Answer answer = succeed(*done);
   answer.hold_until_exit = true;
@@ -100,7 +104,7 @@ Answer change(MountControl& mount, const std::string& operation, const Json& req
     const Result<std::string> done = mount.sync(Deadline::after(Milliseconds(timeout)), peer.gone);
     return done ? succeed(*done) : refuse(done.error());
   }
-  if (operation == "upgrade") return upgrade(mount, request);
+  if (operation == "upgrade") return upgrade(mount, request, peer);
   if (operation == "warm") return warm(mount, request, peer);
   if (is_order(operation)) return ask_cluster(mount, request, peer);
   Answer answer = outcome(mount.unmount(member<bool>(request, "lazy", false)));

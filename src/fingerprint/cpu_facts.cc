@@ -11,13 +11,12 @@
 #include <utility>
 
 #include "facts.h"
-#include "inductorfs/base/fd.h"
+#include "inductorfs/base/host_files.h"
 #include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
-constexpr const char* kCpuInfo = "/proc/cpuinfo";
 /// 4 KiB a CPU on recent x86.
 constexpr uint64_t kCpuInfoLimit = uint64_t{64} << 20;
 
@@ -195,7 +194,7 @@ Fact cpu_isa_fact(const CpuSight& sight) {
 
 std::pair<Fact, Fact> cpu_facts() {
   utsname host{};
-  auto text = read_file(AT_FDCWD, kCpuInfo, kCpuInfoLimit);
+  auto text = cpu_info(kCpuInfoLimit);
   if (!text || uname(&host) != 0) {
     const Fact unknown = unknown_fact(std::string(kCpuInfo) + " or uname cannot be read", kCpuInfo);
     return {unknown, unknown};

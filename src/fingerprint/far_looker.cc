@@ -11,6 +11,7 @@
 #include "examiner_line.h"
 #include "facts.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/mount_table.h"
 #include "look_messages.h"
 #include "writers_packages.h"
 
@@ -27,7 +28,8 @@ std::optional<struct statx> known_status(int directory, const char* path, int fl
 
 /// The child that has sent it may be in the hands of what it looked at, and to read another file may block for ever.
 bool is_pagemap_of(const Fd& fd, pid_t pid) {
-  const auto proc = known_status(AT_FDCWD, "/proc", 0);
+  const Result<Fd> table = open_mount_table();  // of the /proc that the examiner sees
+  const auto proc = table ? known_status(table->get(), "", AT_EMPTY_PATH) : std::nullopt;
   const auto file = fd ? known_status(fd.get(), "", AT_EMPTY_PATH) : std::nullopt;
   if (!proc || !file || proc->stx_dev_major != file->stx_dev_major || proc->stx_dev_minor != file->stx_dev_minor) {
     return false;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "inductorfs/base/host_files.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/regular_file.h"
@@ -55,7 +56,9 @@ std::string line_of(const JobRecord& record) {
 
 /// Empty where the kernel does not tell: then nothing can be kept for the next worker.
 std::string boot_of(const std::string& proc) {
-  std::string boot = read_file(AT_FDCWD, proc + "/sys/kernel/random/boot_id", kBootLimit).value_or("");
+  constexpr std::string_view kFile = "/sys/kernel/random/boot_id";
+  std::string boot =
+      proc == "/proc" ? boot_id() : read_file(AT_FDCWD, proc + std::string(kFile), kBootLimit).value_or("");
   while (!boot.empty() && boot.back() == '\n') boot.pop_back();
   const bool is_plain = std::ranges::all_of(boot, [](char c) { return c > ' ' && c < '\x7f'; });
   return is_plain ? boot : std::string();

@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "facts.h"
-#include "inductorfs/base/fd.h"
+#include "inductorfs/base/host_files.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
-constexpr const char* kCpuInfo = "/proc/cpuinfo";
 /// As for the cpu facet: 4 KiB a CPU.
 constexpr uint64_t kCpuInfoLimit = uint64_t{64} << 20;
 constexpr uint64_t kSourceLimit = uint64_t{16} << 20;
@@ -71,7 +70,7 @@ bool keys_thread_count(const InRoot& root, const std::string& torch_directory) {
 
 Fact with_thread_count(Fact isa, const Fact& torch) {
   if (!isa.known || value_of(torch.details, kThreadCountInKey) != "no") return isa;
-  const auto cpuinfo = read_file(AT_FDCWD, kCpuInfo, kCpuInfoLimit);
+  const auto cpuinfo = cpu_info(kCpuInfoLimit);
   const size_t count = cpuinfo ? core_count(*cpuinfo, own_processors()) : 0;
   if (count == 0) return unknown_fact("how many threads torch starts with is not known: " + std::string(kCpuInfo));
   add_line(isa.value, "threads", std::to_string(count));

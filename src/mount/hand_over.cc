@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/json.h"
-#include "inductorfs/supervisor/program.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "service.h"
 #include "store_place.h"
@@ -19,27 +19,21 @@ constexpr Milliseconds kRenewRest{60'000};
 
 }  // namespace
 
-Result<std::string> Service::upgrade(const std::string& program) {
-  Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
-  if (!executable || ::access(program.c_str(), X_OK) != 0) {
+Result<std::string> Service::upgrade(const std::string& program, const Fd& executable) {
+  struct stat found {};
+  constexpr mode_t kRuns = S_IXUSR | S_IXGRP | S_IXOTH;
+  if (::fstat(executable.get(), &found) != 0 || !S_ISREG(found.st_mode) || (found.st_mode & kRuns) == 0) {
     return fail(ErrorCode::kInvalid, "the daemon cannot run this program: " + program + ": name another --program");
   }
-  // The supervisor does not begin it either, and cannot say why.
-  if (settings_.worker && !supervisor::open_own_program(executable->get())) {
-    return fail(ErrorCode::kInvalid,
-                program +
-                    " could be another user's, and what serves next starts processes with root's rights: "
-                    "give it a name that begins with inductorfs, and it and each directory "
-                    "above it to root, closed to others' writing (chown root, chmod go-w), "
-                    "or name another --program");
-  }
+  Fd copy(::fcntl(executable.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return fail_errno("fcntl", program);
   INDUCTORFS_TRY(store_watch_.answers());
   if (const Result<void> written = try_to_write(settings_.store); !written && is_of_host(written.error().code())) {
     return fail(written.error().code(), "not upgraded, version " INDUCTORFS_VERSION
                                         " goes on serving: the disk of --store takes no writes (" +
                                             written.error().what() + "): see the warnings of inductorfs status");
   }
-  INDUCTORFS_TRY(supervision_.ask_upgrade(std::move(*executable)));
+  INDUCTORFS_TRY(supervision_.ask_upgrade(program, std::move(copy)));
   log::info("mount.upgrade_begun", {{"program", program}});
   hands_over_ = true;
   ended_.raise();

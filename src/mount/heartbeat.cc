@@ -11,6 +11,7 @@
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/host_files.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/base/thread.h"
@@ -44,9 +45,8 @@ Milliseconds jittered(Milliseconds time) {
 std::string id_of(const std::string& origin, const std::string& store) {
   struct stat status {};
   (void)::stat(store.c_str(), &status);  // the store's lock is held in it
-  const std::string boot = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64).value_or("");
   const std::string place = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
-  return codec::digest_of(origin + "\n" + boot + "\n" + place).to_hex().substr(0, kIdDigits);
+  return codec::digest_of(origin + "\n" + boot_id() + "\n" + place).to_hex().substr(0, kIdDigits);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ struct Handed {
   Fd task;
   Fd mounter_task;
   Fd mounter_notes;
+  Fd tree;
+  Fd mounts;
 };
 
 Result<Fd> moved_up(int fd) {
@@ -49,7 +51,7 @@ Error explained(const std::string& what, const std::string& path, Error error) {
                what + " " + path + ": it, or a loader that it needs, is not there: install the whole package");
 }
 
-Result<Handed> collect(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
+Result<Handed> collect(const config::Frozen& mount, const std::string& program, const Fd& tree, Readiness& readiness) {
   Handed handed;
   INDUCTORFS_TRY_ASSIGN(const auto region, takeover::Region::create(mount.settings.threads, takeover::Region::kSpares));
   INDUCTORFS_TRY_ASSIGN(const auto settings, config::to_sealed_memory("inductorfs-settings",
@@ -64,14 +66,19 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
   INDUCTORFS_TRY_ASSIGN(const auto mounter_notes, config::to_memory("inductorfs-mounted", {}));
   const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
   if (!executable) return fail(explained("open", program, executable.error()));
-  const std::array<std::pair<int, Fd*>, 7> list{{{region.fd(), &handed.region},
+  const Result<Fd> mounts = tree ? open_at(AT_FDCWD, "/proc/self/mountinfo", O_RDONLY) : Result<Fd>(Fd());
+  if (!mounts) return fail(mounts.error());
+  const std::array<std::pair<int, Fd*>, 9> list{{{region.fd(), &handed.region},
                                                  {settings.get(), &handed.settings},
                                                  {notes.get(), &handed.notes},
                                                  {task.get(), &handed.task},
                                                  {mounter_task.get(), &handed.mounter_task},
                                                  {mounter_notes.get(), &handed.mounter_notes},
-                                                 {executable->get(), &handed.program}}};
+                                                 {executable->get(), &handed.program},
+                                                 {tree.get(), &handed.tree},
+                                                 {mounts->get(), &handed.mounts}}};
   for (const auto& [fd, place] : list) {
+    if (fd < 0) continue;
     INDUCTORFS_TRY_ASSIGN(auto high, moved_up(fd));
     *place = std::move(high);
   }
@@ -83,14 +90,16 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
 
 /// Nothing else that is open goes along: a directory of the caller's would be kept busy for the mount's life.
 Result<void> put_in_place(const Handed& handed) {
-  const std::array<std::pair<int, int>, 8> list{{{handed.region.get(), supervisor::kRegionFd},
-                                                 {handed.settings.get(), supervisor::kSettingsFd},
-                                                 {handed.ready.get(), supervisor::kReadyFd},
-                                                 {handed.program.get(), supervisor::kProgramFd},
-                                                 {handed.notes.get(), supervisor::kNotesFd},
-                                                 {handed.task.get(), supervisor::kExaminerTaskFd},
-                                                 {handed.mounter_task.get(), supervisor::kMounterTaskFd},
-                                                 {handed.mounter_notes.get(), supervisor::kMounterNotesFd}}};
+  const std::array<std::pair<int, int>, 10> list{{{handed.region.get(), supervisor::kRegionFd},
+                                                  {handed.settings.get(), supervisor::kSettingsFd},
+                                                  {handed.ready.get(), supervisor::kReadyFd},
+                                                  {handed.program.get(), supervisor::kProgramFd},
+                                                  {handed.notes.get(), supervisor::kNotesFd},
+                                                  {handed.task.get(), supervisor::kExaminerTaskFd},
+                                                  {handed.mounter_task.get(), supervisor::kMounterTaskFd},
+                                                  {handed.mounter_notes.get(), supervisor::kMounterNotesFd},
+                                                  {handed.tree.get(), supervisor::kTreeFd},
+                                                  {handed.mounts.get(), supervisor::kMountsFd}}};
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::close(fd);
   for (const auto& [from, to] : list) {
     if (from >= 0 && ::dup2(from, to) < 0) return fail_errno("dup2", "descriptor of the mount");
@@ -149,10 +158,10 @@ Result<std::string> find_supervisor(const std::string& program) {
                                         " and " INDUCTORFS_LIBEXEC ": install the whole package");
 }
 
-Error launch_supervisor(const config::Frozen& mount, const std::string& program, Readiness& readiness) {
+Error launch_supervisor(const config::Frozen& mount, const std::string& program, const Fd& tree, Readiness& readiness) {
   const Result<std::string> supervisor = find_supervisor(program);
   if (!supervisor) return supervisor.error();
-  const Result<Handed> handed = collect(mount, program, readiness);
+  const Result<Handed> handed = collect(mount, program, tree, readiness);
   if (!handed) return handed.error();
   std::vector<std::string> words = words_of(mount);
   std::vector<char*> arguments;

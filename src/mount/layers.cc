@@ -18,6 +18,7 @@
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/guarded.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/base/regular_file.h"
@@ -33,6 +34,7 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/server_examination.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "mounter.h"
 #include "orders.h"
 #include "remote_options.h"
 #include "secrets.h"
@@ -109,6 +111,14 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   if (layers.secrets) {
     (void)layers.secrets->renew(Deadline::after(takeover.resume ? kSecretPatience : settings.start_timeout / 2));
     options.files = [secrets = layers.secrets](const std::string& file) { return secrets->read(file); };
+  }
+  // Whoever launched it knows of trees: the mounter of an earlier program does not connect.
+  const bool connects = !settings.store_root.empty() || !settings.no_worker_tree.empty();
+  if (settings.worker && connects && takeover.mounter >= 0) {
+    const auto mounter = std::make_shared<const Mounter>(takeover.mounter, takeover.mounter_stands_still);
+    options.socket = [mounter](Deadline deadline, const std::function<bool()>& cancelled) {
+      return mounter->connect(deadline, cancelled);
+    };
   }
   const std::string shown = log::redact_url(settings.remote);
   Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, layers.counters, layers.writes);
@@ -326,6 +336,16 @@ Result<void> open_log(const config::Settings& settings) {
   return {};
 }
 
+Result<void> open_given_log(const config::Settings& settings, Fd file) {
+  static auto* const held = new Guarded<Fd>;  // by its number the log is opened again when it is full
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  return held->with([&](Fd& now) {
+    Result<void> opened = log::open(path, settings.log_level);
+    if (opened) now = std::move(file);
+    return opened;
+  });
+}
+
 host::FactsRequest facts_request(const config::Settings& settings) {
   host::FactsRequest request;
   request.file = settings.fingerprint;
@@ -404,7 +424,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   if (takeover.locked) takeover.locked(layers->store->lock());
   const int64_t store_time = watch.lap();
 
-  if (!takeover.resume) INDUCTORFS_TRY(open_log(settings));
+  if (!takeover.resume) INDUCTORFS_TRY(takeover.open_log ? takeover.open_log() : open_log(settings));
   INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, ownership, takeover, *layers));
   layers->host = std::move(host);
   const int64_t host_time = watch.lap();

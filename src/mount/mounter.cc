@@ -24,6 +24,8 @@ namespace {
 constexpr Milliseconds kSilence{2000};
 /// Between two tries, while another mounter is being started.
 constexpr Milliseconds kAgain{50};
+/// How soon a question is given up that nobody waits for any more.
+constexpr Milliseconds kTurn{100};
 /// A child that ends so often without a word does so because of what it is to mount.
 constexpr int kMostTries = 3;
 /// Asking who uses a mount takes a second on a host with many processes.
@@ -178,30 +180,46 @@ Result<void> Mounter::unmount(bool lazy) const { return ask(kUnmount, lazy ? kLa
 
 Result<void> Mounter::leave() const { return ask(kLeave, {}, kLeavePatience); }
 
-Result<Fd> Mounter::listen() const {
-  const Deadline deadline = Deadline::after(kListenPatience);
-  while (!deadline.passed()) {
-    const auto session = begin(kListen);
+Result<Fd> Mounter::ask_for_descriptor(const char* word, Deadline deadline,
+                                       const std::function<bool()>& cancelled) const {
+  const auto is_over = [&] { return deadline.passed() || (cancelled && cancelled()); };
+  while (!is_over()) {
+    const auto session = begin(word);
     if (session && is_taken(session->connection, deadline)) {
       pollfd item{session->child.get(), POLLIN, 0};
-      (void)::poll(&item, 1, static_cast<int>(deadline.left().count()));
+      do {
+        (void)::poll(&item, 1, static_cast<int>(std::min(kTurn, deadline.left()).count()));
+      } while (item.revents == 0 && !is_over());
       std::string room(kMessageLimit, '\0');
-      Fd listener;
-      const ReceivedMessage received = receive_message(session->child.get(), room, {&listener, 1}, MSG_DONTWAIT);
+      Fd descriptor;
+      const ReceivedMessage received = receive_message(session->child.get(), room, {&descriptor, 1}, MSG_DONTWAIT);
       if (received.size > 0) {
         const auto size = static_cast<size_t>(received.size);
         const Json json =
             received.whole ? Json::from_cbor(std::string_view(room).substr(0, size), true, false) : Json();
         if (auto error = json.is_object() ? config::error_from_json(json) : no_answer()) return fail(std::move(*error));
-        return listener ? Result<Fd>(std::move(listener)) : fail(no_answer());
+        return descriptor ? Result<Fd>(std::move(descriptor)) : fail(no_answer());
       }
     }
     (void)::poll(nullptr, 0, static_cast<int>(std::min(kAgain, deadline.left()).count()));  // another one is started
   }
-  return fail(not_answered(ErrorCode::kTimedOut, "no answer came in time"));
+  if (!deadline.passed()) return fail(ErrorCode::kBusy, "cancelled");
+  return fail(ErrorCode::kTimedOut,
+              "no answer came in time of the mount's process that does this: " + std::string(word));
 }
 
-Result<void> Mounter::make_log() const { return ask(kMakeLog, {}, kMakeLogPatience); }
+Result<Fd> Mounter::listen() const { return ask_for_descriptor(kListen, Deadline::after(kListenPatience)); }
+
+bool Mounter::has_no_listener() const {
+  const Result<void> listens = ask(kListens, {}, kListenPatience);
+  return !listens && listens.error().code() == ErrorCode::kNotFound;
+}
+
+Result<Fd> Mounter::open_log() const { return ask_for_descriptor(kMakeLog, Deadline::after(kMakeLogPatience)); }
+
+Result<Fd> Mounter::connect(Deadline deadline, const std::function<bool()>& cancelled) const {
+  return ask_for_descriptor(kConnect, deadline, cancelled);
+}
 
 void Mounter::unlisten() const { (void)link_.ask(kUnlisten, {}, Deadline::after(kUnlistenPatience)); }
 

@@ -28,6 +28,8 @@ class Mounter {
   static constexpr const char* kListen = "listen";
   static constexpr const char* kUnlisten = "unlisten";
   static constexpr const char* kMakeLog = "make log";
+  static constexpr const char* kConnect = "connect";
+  static constexpr const char* kListens = "listens";
   /// Requests of kUnmount.
   static constexpr const char* kLazily = "lazily";
   static constexpr const char* kUnlessBusy = "unless busy";
@@ -64,8 +66,13 @@ class Mounter {
 
   /// Returns what listens at the mount's control socket, as control::listen() makes it; the worker has no right there.
   [[nodiscard]] Result<Fd> listen() const;
-  /// Makes the mount's log anew where it has gone, as give_log() does.
-  [[nodiscard]] Result<void> make_log() const;
+  /// Says whether nobody listens at that socket's path any more; false, too, when it is not known.
+  [[nodiscard]] bool has_no_listener() const;
+  /// Returns the mount's log, to append to. Where it has gone it is made anew, as give_log() does.
+  [[nodiscard]] Result<Fd> open_log() const;
+  /// Returns a connection to the Unix socket of the mount's server, as redis::connect_unix() makes it.
+  /// kBusy when `cancelled` says true, which is asked at least every 100 ms.
+  [[nodiscard]] Result<Fd> connect(Deadline deadline, const std::function<bool()>& cancelled) const;
   /// Removes the socket. Best effort: the next daemon replaces it.
   void unlisten() const;
 
@@ -78,6 +85,8 @@ class Mounter {
   [[nodiscard]] bool is_taken(const Fd& connection, Deadline deadline) const;
   [[nodiscard]] Result<config::Json> hear(Deadline deadline, Fd& device);
   [[nodiscard]] Result<config::Json> ask_child(const char* word, Deadline deadline);
+  [[nodiscard]] Result<Fd> ask_for_descriptor(const char* word, Deadline deadline,
+                                              const std::function<bool()>& cancelled = {}) const;
   [[nodiscard]] Result<void> ask(const char* word, const std::string& request, Milliseconds patience) const;
 
   const fingerprint::ExaminerLink link_;

@@ -31,6 +31,7 @@
 #include "inductorfs/places/also_state_json.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/sweep.h"
+#include "inductorfs/redis/url.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "mounter.h"
 #include "mounter_task.h"
@@ -53,6 +54,8 @@ constexpr const char* kSource = "inductorfs";
 /// Of a child, beside what its worker waits for: whoever waits is told what is wrong.
 constexpr Milliseconds kBesides{5000};
 
+constexpr Milliseconds kConnectDeadline{2000};
+constexpr Milliseconds kConnectPatience{1500};     ///< so that its child says what was wrong
 constexpr Milliseconds kUnlistenDeadline{1500};    ///< the worker waits no longer: then the path may be the next one's
 constexpr size_t kLinesLimit = size_t{256} << 10;  ///< of the log, in one answer
 
@@ -236,10 +239,22 @@ Result<Fd> listen_for(const MounterTask& task) {
   return listener;
 }
 
-std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const MounterTask& task) {
-  const std::vector<int> rights(std::begin(kCapabilities), std::end(kCapabilities));
+Result<Fd> open_log_of(const MounterTask& task) {
+  INDUCTORFS_TRY(give_log(task.log, task.log_user));
+  Fd file(::open(task.log.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC));
+  return file ? Result<Fd>(std::move(file)) : fail_errno("open log", task.log);
+}
+
+using Tasks = std::map<std::string, fingerprint::ExaminerTask, std::less<>>;
+
+const std::vector<int>& rights() {
+  static const std::vector<int> all(std::begin(kCapabilities), std::end(kCapabilities));
+  return all;
+}
+
+void add_mount_tasks(const MounterTask& task, Tasks& tasks) {
   fingerprint::ExaminerTask mount;
-  mount.capabilities = rights;
+  mount.capabilities = rights();
   mount.deadline = task.patience + kBesides;
   mount.answer = [task](const ExaminerCall& call) {
     const int session = call.descriptor;
@@ -248,22 +263,36 @@ std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const Mou
     return std::string();
   };
   fingerprint::ExaminerTask unmount;
-  unmount.capabilities = rights;
+  unmount.capabilities = rights();
   unmount.answer = [task](const ExaminerCall& call) {
     const bool lazy = call.request == Mounter::kLazily;
     return answer_of(task, [lazy](HostMounts& mounts) { return mounts.unmount(lazy); });
   };
   fingerprint::ExaminerTask leave;
-  leave.capabilities = rights;
+  leave.capabilities = rights();
   leave.answer = [task](const ExaminerCall&) {
     return answer_of(task, [](HostMounts& mounts) { return mounts.leave(); });
   };
+  tasks.emplace(Mounter::kMount, std::move(mount));
+  tasks.emplace(Mounter::kUnmount, std::move(unmount));
+  tasks.emplace(Mounter::kLeave, std::move(leave));
+}
+
+/// At the descriptor of its question.
+std::string give(const ExaminerCall& call, const Result<Fd>& descriptor) {
+  send(call.descriptor, descriptor ? Json::object() : config::error_to_json(descriptor.error()),
+       descriptor ? descriptor->get() : -1);
+  return {};
+}
+
+/// What the worker has no place for in its tree.
+void add_place_tasks(const MounterTask& task, Tasks& tasks) {
   fingerprint::ExaminerTask listen;
-  listen.answer = [task](const ExaminerCall& call) {
-    const Result<Fd> listener = listen_for(task);
-    send(call.descriptor, listener ? Json::object() : config::error_to_json(listener.error()),
-         listener ? listener->get() : -1);
-    return std::string();
+  listen.answer = [task](const ExaminerCall& call) { return give(call, listen_for(task)); };
+  fingerprint::ExaminerTask listens;
+  listens.answer = [task](const ExaminerCall&) {
+    const Error nobody(ErrorCode::kNotFound, "nobody listens at " + task.socket);
+    return config::to_line(control::is_listening(task.socket) ? Json::object() : config::error_to_json(nobody));
   };
   fingerprint::ExaminerTask unlisten;
   unlisten.deadline = kUnlistenDeadline;
@@ -273,18 +302,25 @@ std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of(const Mou
     return std::string("{}");
   };
   fingerprint::ExaminerTask make_log;
-  make_log.capabilities = rights;
-  make_log.answer = [task](const ExaminerCall&) {
-    const Result<void> made = give_log(task.log, task.log_user);
-    return config::to_line(made ? Json::object() : config::error_to_json(made.error()));
+  make_log.capabilities = rights();
+  make_log.answer = [task](const ExaminerCall& call) { return give(call, open_log_of(task)); };
+  fingerprint::ExaminerTask connect;
+  connect.capabilities = rights();
+  connect.deadline = kConnectDeadline;
+  connect.answer = [task](const ExaminerCall& call) {
+    return give(call, redis::connect_unix(task.server, Deadline::after(kConnectPatience)));
   };
-  auto tasks = Secrets::tasks(task.secrets);
-  tasks.emplace(Mounter::kMount, std::move(mount));
-  tasks.emplace(Mounter::kUnmount, std::move(unmount));
-  tasks.emplace(Mounter::kLeave, std::move(leave));
   tasks.emplace(Mounter::kListen, std::move(listen));
+  tasks.emplace(Mounter::kListens, std::move(listens));
   tasks.emplace(Mounter::kUnlisten, std::move(unlisten));
-  tasks.emplace(Mounter::kMakeLog, std::move(make_log));
+  if (!task.log.empty()) tasks.emplace(Mounter::kMakeLog, std::move(make_log));
+  if (!task.server.empty()) tasks.emplace(Mounter::kConnect, std::move(connect));
+}
+
+Tasks tasks_of(const MounterTask& task) {
+  Tasks tasks = Secrets::tasks(task.secrets);
+  add_mount_tasks(task, tasks);
+  add_place_tasks(task, tasks);
   return tasks;
 }
 

@@ -10,6 +10,7 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/also_state_json.h"
+#include "inductorfs/redis/url.h"
 #include "secrets.h"
 
 namespace inductorfs::mount {
@@ -41,6 +42,7 @@ MounterTask mounter_task(const config::Settings& settings, const config::Ownersh
   if (settings.worker) {
     task.log = log_elsewhere(settings);
     task.log_user = *settings.worker;
+    if (const auto server = redis::parse_url(settings.remote)) task.server = server->socket_path;
   }
   task.patience = settings.start_timeout;
   task.secrets = Secrets::files_of(settings);
@@ -62,6 +64,7 @@ std::string to_bytes(const MounterTask& task) {
                    {"also", std::move(also)},
                    {"socket", task.socket},
                    {"socket_alias", task.socket_alias},
+                   {"server", Json::binary({task.server.begin(), task.server.end()})},
                    {"log", Json::binary({task.log.begin(), task.log.end()})},
                    {"log_uid", task.log_user.uid},
                    {"log_gid", task.log_user.gid},
@@ -85,6 +88,9 @@ Result<MounterTask> mounter_task_from(std::string_view bytes) {
     if (const auto log = json.find("log"); log != json.end()) {
       task.log.assign(log->get_binary().begin(), log->get_binary().end());
       task.log_user = {json.at("log_uid").get<uid_t>(), json.at("log_gid").get<gid_t>(), {}};
+    }
+    if (const auto server = json.find("server"); server != json.end()) {
+      task.server.assign(server->get_binary().begin(), server->get_binary().end());
     }
     task.patience = Milliseconds(json.at("patience").get<int64_t>());
     const Json secrets = json.value("secrets", Json::object());  // of a mount from before there were

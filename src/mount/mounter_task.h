@@ -22,6 +22,7 @@ struct MounterTask {
   std::vector<config::Also> also;
   std::string socket;                            ///< of control
   std::string socket_alias{};                    ///< its other name, as the user spelled the mountpoint; or empty
+  std::string server{};                          ///< the Unix socket of --remote, or empty
   std::string log{};                             ///< log_elsewhere(); empty: the worker needs nobody to make it
   config::WorkerUser log_user{};                 ///< to whom it is given
   Milliseconds patience{};                       ///< for the start of a worker

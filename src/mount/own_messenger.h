@@ -3,9 +3,6 @@
 
 #include <sys/types.h>
 
-#include <string>
-#include <utility>
-
 #include "inductorfs/base/clock.h"
 
 namespace inductorfs::mount {
@@ -17,16 +14,14 @@ namespace inductorfs::mount {
 class OwnMessenger {
  public:
   /// `device` (/dev/fuse) and `notices` (the socket that notices are sent to) stay the caller's.
-  OwnMessenger(int device, int notices, std::string mountpoint)
-      : device_(device), notices_(notices), mountpoint_(std::move(mountpoint)) {}
-  /// Starts a messenger that reads `notices`. Returns false when none can be started: there is no room, or no program,
-  /// or the last one did not live for a second.
+  OwnMessenger(int device, int notices) : device_(device), notices_(notices) {}
+  /// Starts a messenger that reads `notices`. Returns false when none can be started: there is no room, or the last one
+  /// did not live for a second.
   [[nodiscard]] bool renew();
 
  private:
   int device_;
   int notices_;
-  std::string mountpoint_;
   pid_t pid_ = -1;
   SteadyTime renewed_{};
 };

@@ -15,9 +15,12 @@
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/status.h"
+#include "inductorfs/mount/worker_tree.h"
+#include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/own_mounts.h"
 #include "secrets.h"
 #include "store_place.h"
+#include "worker_filter.h"
 
 namespace inductorfs::mount {
 
@@ -73,6 +76,12 @@ void StopEvent::raise() noexcept {
   (void)!::write(fd_.get(), &kOne, sizeof kOne);  // full means raised
 }
 
+Result<void> open_worker_log(const config::Settings& settings, const Supervision& supervision) {
+  if (!settings.worker || log_elsewhere(settings).empty()) return open_log(settings);
+  INDUCTORFS_TRY_ASSIGN(auto file, Mounter(supervision.mounter(), supervision.mounter_silent()).open_log());
+  return open_given_log(settings, std::move(file));
+}
+
 Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings, const config::Ownership& ownership,
                                                Supervision& supervision, NoteMemory& notes, StopEvent& ended) {
   std::optional<Note> noted = supervision.resumes() ? notes.read() : std::nullopt;
@@ -86,6 +95,7 @@ Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings,
   takeover.examiner_stands_still = supervision.examiner_silent();
   takeover.mounter = supervision.mounter();
   takeover.mounter_stands_still = supervision.mounter_silent();
+  takeover.open_log = [&settings, &supervision] { return open_worker_log(settings, supervision); };
   if (noted) takeover.facts = noted->facts;
   supervision.start();
   INDUCTORFS_TRY_ASSIGN(auto layers, open_layers(settings, ownership, takeover));
@@ -246,7 +256,7 @@ Result<void> Service::open_session(Fd device) {
   options.resume = supervision_.resumes();
   options.notices = supervision_.notices();
   if (options.notices >= 0) {
-    own_messenger_.emplace(device.get(), options.notices, settings_.mountpoint);
+    own_messenger_.emplace(device.get(), options.notices);
     options.renew_notices = [this] { return own_messenger_->renew(); };
   }
   INDUCTORFS_TRY_ASSIGN(auto session,
@@ -326,7 +336,7 @@ bool Service::announce_scopes() {
 Result<void> Service::listen() {
   store_watch_.start();
   Fd listener = supervision_.take_control();
-  if (!listener || !control::is_listening(socket_)) {
+  if (!listener || mounter_.has_no_listener()) {
     INDUCTORFS_TRY_ASSIGN(listener, mounter_.listen());
     supervision_.keep_control(listener.get());
   }
@@ -340,17 +350,19 @@ Result<void> Service::listen() {
 }
 
 bool Service::is_mounted() const {
-  for (const MountEntry& entry : read_mount_table()) {
-    if (entry.mount_point == settings_.mountpoint && entry.is_ours() && entry.device == own_.device) return true;
-  }
-  return false;
+  const auto is_listed = [this] {
+    return std::ranges::any_of(read_mount_table(), [this](const MountEntry& entry) {
+      return entry.mount_point == settings_.mountpoint && entry.is_ours() && entry.device == own_.device;
+    });
+  };
+  return is_listed() || is_listed();  // a list that changes while it is read may lack a line
 }
 
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
-  for (std::string warning :
-       {settings_.no_worker_user, trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-        remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
+  for (std::string warning : {settings_.no_worker_user, worker_tree_warning(settings_), worker_filter_warning(),
+                              trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
+                              remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

@@ -38,6 +38,9 @@ class StopEvent {
   Fd fd_;
 };
 
+/// Opens the log of a worker's mount: what lies elsewhere than in the store its mounter opens.
+[[nodiscard]] Result<void> open_worker_log(const config::Settings& settings, const Supervision& supervision);
+
 /// One mount with all its layers, which it owns; the supervision, the notes and the stop event must outlive it.
 /// start(), stop() and hand_over() are confined to the main thread; the queries of MountControl are
 /// safe for concurrent use.
@@ -90,8 +93,7 @@ class Service final : public control::MountControl {
   [[nodiscard]] std::string misses(uint64_t job, std::optional<uid_t> user) override;
   [[nodiscard]] Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<void> unmount(bool lazy) override;
-  [[nodiscard]] Result<void> make_log() const { return mounter_.make_log(); }
-  [[nodiscard]] Result<std::string> upgrade(const std::string& program) override;
+  [[nodiscard]] Result<std::string> upgrade(const std::string& program, const Fd& executable) override;
   [[nodiscard]] Result<std::string> warm(const control::WarmSelection& selection, Milliseconds slice,
                                          const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<std::string> ask_cluster(const std::string& request,

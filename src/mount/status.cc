@@ -12,6 +12,9 @@
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"
+#include "inductorfs/mount/worker_tree.h"
+#include "store_place.h"
+#include "worker_filter.h"
 
 namespace inductorfs::mount {
 
@@ -32,8 +35,12 @@ Json also_list(const std::vector<places::AlsoState>& also) {
 
 Json store_part(const StatusFacts& facts) {
   const store::StoreUsage& usage = facts.store.usage;
-  return {{"directory", facts.settings.store}, {"blobs", usage.blobs},           {"bytes", usage.bytes},
-          {"size_limit", usage.size_limit},    {"free_floor", usage.free_floor}, {"evicted", usage.evicted}};
+  return {{"directory", path_on_host(facts.settings.store, facts.settings.store_root)},
+          {"blobs", usage.blobs},
+          {"bytes", usage.bytes},
+          {"size_limit", usage.size_limit},
+          {"free_floor", usage.free_floor},
+          {"evicted", usage.evicted}};
 }
 
 Json remote_part(const StatusFacts& facts) {
@@ -186,7 +193,8 @@ void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
 
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
-  for (const std::string& warning : {filter_warning(), facts.settings.no_worker_user}) {
+  for (const std::string& warning : {filter_warning(), worker_filter_warning(), facts.settings.no_worker_user,
+                                     worker_tree_warning(facts.settings)}) {
     if (!warning.empty()) warnings.push_back(warning);
   }
   add_unread_scopes(facts, warnings);

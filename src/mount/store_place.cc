@@ -15,6 +15,7 @@
 
 #include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/mount_table.h"
 #include "inductorfs/config/text.h"
 
 namespace inductorfs::mount {
@@ -22,6 +23,7 @@ namespace {
 
 constexpr mode_t kFileMode = 0600;
 constexpr size_t kBlock = 4096;
+constexpr uint64_t kTableLimit = uint64_t{1} << 20;
 
 std::optional<struct stat> status_of(const std::string& path) {
   struct stat found {};
@@ -63,8 +65,19 @@ Result<std::string> place_of_store(int lock, const std::string& named) {
                                         ": put it back, or unmount and mount again, which begins an empty store");
 }
 
-std::string place_trouble(int lock, const std::string& named) {
-  const auto now = place_of_store(lock, named);
+std::string path_on_host(const std::string& named, const std::string& root) {
+  if (root.empty()) return named;
+  const auto table = read_mounts_of("/proc", "self", kTableLimit);  // the tree's
+  const MountEntry* const entry = table ? find_mount_at(*table, named) : nullptr;
+  if (entry == nullptr || entry->root == root) return named;
+  // Where the disk is mounted, unless the store is reached by a link or by another mount.
+  const bool has_prefix = named.ends_with(root);
+  return (has_prefix ? named.substr(0, named.size() - root.size()) : std::string()) + entry->root;
+}
+
+std::string place_trouble(int lock, const std::string& named, const std::string& root) {
+  auto now = place_of_store(lock, named);
+  if (now && *now == named) *now = path_on_host(named, root);
   if (!now) return now.error().what();
   if (*now == named) return {};
   return "the directory of --store was moved under the mount, which goes on with it: " + named + " is " + *now +

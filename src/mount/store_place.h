@@ -14,8 +14,12 @@ namespace inductorfs::mount {
 /// lock, or -1. kNotFound when it was removed, or another one lies there: its files and its queue are this mount's.
 [[nodiscard]] Result<std::string> place_of_store(int lock, const std::string& named);
 
+/// Returns where the store is on the host that a worker's tree shows at `named`: it was Settings::store_root on its
+/// disk when the mount began, and may have been moved. `named` where there is no tree.
+[[nodiscard]] std::string path_on_host(const std::string& named, const std::string& root);
+
 /// Says that the store was moved, or removed under the mount, with a remedy; else empty.
-[[nodiscard]] std::string place_trouble(int lock, const std::string& named);
+[[nodiscard]] std::string place_trouble(int lock, const std::string& named, const std::string& root);
 
 /// Says what keeps the store from being written to, with a remedy, where the disk tells without a write; else empty.
 [[nodiscard]] std::string writing_trouble(const std::string& store);

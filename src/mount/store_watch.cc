@@ -53,7 +53,7 @@ StoreNews StoreWatch::look_at_store() {
     const auto counters = layers_.counters.snapshot();
     const auto without_room = counters.find("store.without_room");
     const bool takes_no_more = without_room != counters.end() && without_room->second > 0;
-    for (std::string trouble : {place_trouble(lock, store), writing,
+    for (std::string trouble : {place_trouble(lock, store, settings_.store_root), writing,
                                 space_trouble(store, layers_.store->usage().free_floor, takes_no_more)}) {
       if (!trouble.empty()) news.troubles.push_back(std::move(trouble));
     }

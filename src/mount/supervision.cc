@@ -180,9 +180,9 @@ void Supervision::take_words() {
       log::error("mount.supervisor_lost", {{"action", "served on; a crash of this process would end the mount"}});
     }
     if (receipt != Receipt::kWord) return;
-    if (word == Word::kUpgradeTaken || word == Word::kUpgradeRefused) {
-      answer_.notify_with(
-          [&](Answer& answer) { answer = word == Word::kUpgradeTaken ? Answer::kTaken : Answer::kRefused; });
+    if (word == Word::kUpgradeTaken || word == Word::kUpgradeRefused || word == Word::kProgramRefused) {
+      const Answer refusal = word == Word::kProgramRefused ? Answer::kProgramRefused : Answer::kRefused;
+      answer_.notify_with([&](Answer& answer) { answer = word == Word::kUpgradeTaken ? Answer::kTaken : refusal; });
     }
   }
 }
@@ -226,7 +226,7 @@ void Supervision::left() { (void)supervisor::send_word(link_.get(), Word::kLeft)
 
 void Supervision::serving() { region_.page().serving.store(monotonic_now()); }
 
-Result<void> Supervision::ask_upgrade(Fd program) {
+Result<void> Supervision::ask_upgrade(const std::string& name, Fd program) {
   answer_.with([](Answer& answer) { answer = Answer::kNone; });
   if (alone_ || !supervisor::send_word(link_.get(), Word::kUpgrade, program.get())) {
     return fail(ErrorCode::kUnavailable, "the mount has no supervisor any more: unmount it and mount again");
@@ -235,6 +235,14 @@ Result<void> Supervision::ask_upgrade(Fd program) {
       Deadline::after(kAnswerPatience).at(), [](Answer now) { return now != Answer::kNone; },
       [](Answer now) { return now; });
   if (answer == Answer::kTaken) return {};
+  if (answer == Answer::kProgramRefused) {
+    return fail(ErrorCode::kInvalid,
+                name +
+                    " could be another user's, and what serves next starts processes with root's rights: "
+                    "give it a name that begins with inductorfs, and it and each directory "
+                    "above it to root, closed to others' writing (chown root, chmod go-w), "
+                    "or name another --program");
+  }
   return fail(ErrorCode::kBusy, "the mount is already being stopped or upgraded: see inductorfs status");
 }
 

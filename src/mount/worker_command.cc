@@ -33,6 +33,7 @@
 #include "mounter.h"
 #include "service.h"
 #include "store_place.h"
+#include "worker_filter.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -71,14 +72,15 @@ class Signals {
 /// The main thread of a daemon: waits for what ends the mount. Confined to the main thread.
 class MainLoop {
  public:
-  MainLoop(const config::Settings& settings, Service& service, Signals& signals, StopEvent& ended)
-      : settings_(settings), service_(service), signals_(signals), ended_(ended) {}
+  MainLoop(const config::Settings& settings, const Supervision& supervision, Service& service, Signals& signals,
+           StopEvent& ended)
+      : settings_(settings), supervision_(supervision), service_(service), signals_(signals), ended_(ended) {}
 
   /// Returns when the mount is to be taken down, or handed over.
   void run() {
     // The kernel marks this file whenever the list of mounts changes. The end of the session alone would not do: it
     // does not come while a further place still shows the mount.
-    const Result<Fd> mounts = open_at(AT_FDCWD, "/proc/self/mountinfo", O_RDONLY);
+    const Result<Fd> mounts = open_mount_table();
     if (!service_.is_mounted()) end(service_.why_ended());  // while an earlier worker did not look
     while (!done_) {
       std::array<pollfd, 3> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{ended_.fd(), POLLIN, 0},
@@ -111,10 +113,7 @@ class MainLoop {
 
   void on_signal(int number) {
     if (number == SIGHUP) {
-      // Where the worker may make none.
-      Result<void> reopened =
-          settings_.worker && !log_elsewhere(settings_).empty() ? service_.make_log() : Result<void>();
-      if (reopened) reopened = open_log(settings_);
+      const Result<void> reopened = open_worker_log(settings_, supervision_);
       log::info("mount.log_reopened", {{"ok", reopened.has_value()}});
       service_.look_at_host();
       return;
@@ -142,6 +141,7 @@ class MainLoop {
   }
 
   const config::Settings& settings_;
+  const Supervision& supervision_;
   Service& service_;
   Signals& signals_;
   StopEvent& ended_;
@@ -188,6 +188,7 @@ Result<Inheritance> inherit() {
   if (!bytes) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
   INDUCTORFS_TRY_ASSIGN(inherited.mount, config::thaw(*bytes));
   config::Settings& settings = inherited.mount.settings;
+  if (::fcntl(supervisor::kMountsFd, F_GETFD) >= 0) use_mount_table(Fd(supervisor::kMountsFd));
   INDUCTORFS_TRY(give_up_rights(settings.worker));
   if (::geteuid() == 0 && !settings.worker && settings.no_worker_user.empty()) {
     settings.no_worker_user =
@@ -232,13 +233,8 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   const std::string named = store ? std::exchange(settings.store, *store) : settings.store;
   // The first worker does this after it has got the store's lock: the log may be another mount's.
   if (settings.foreground || supervision.resumes()) {
-    auto opened = open_log(settings);
-    // What logrotate has left may be root's, or nothing. Jobs use the mount, with a log or without one.
-    if (!opened && supervision.resumes() && settings.worker && !log_elsewhere(settings).empty()) {
-      opened = Mounter(supervision.mounter(), supervision.mounter_silent()).make_log();
-      if (opened) opened = open_log(settings);
-    }
-    if (!opened && !supervision.resumes()) return opened;
+    const Result<void> opened = open_worker_log(settings, supervision);
+    if (!opened && !supervision.resumes()) return opened;  // jobs use the mount, with a log or without one
   }
   if (supervision.mounter() < 0) {
     return fail(ErrorCode::kNotSupported,
@@ -258,7 +254,7 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
                                                                       {"version", INDUCTORFS_VERSION}});
   tell_warnings(settings, service->warnings(), inherited.readiness);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=" + service->summary());
-  MainLoop loop(settings, *service, signals, *ended);
+  MainLoop loop(settings, supervision, *service, signals, *ended);
   loop.run();
   if (service->hands_over()) {
     service->hand_over();
@@ -290,6 +286,7 @@ int worker_command() {
     return EXIT_FAILURE;
   }
   config::Settings& settings = inherited->mount.settings;
+  put_under_filter(settings);
   const Result<void> served = serve(settings, *inherited);
   if (served) return EXIT_SUCCESS;
   // Where the log is standard error, once, and in the words of an answer.
@@ -302,9 +299,9 @@ int worker_command() {
   }
   // Its disk, or the store is gone.
   const ErrorCode code = served.error().code();
-  if (inherited->supervision->resumes() && (is_of_host(code) || code == ErrorCode::kNotFound))
-    return supervisor::kExitHost;
-  return exit_code_of(served.error());
+  const bool is_of_disk = is_of_host(code) || code == ErrorCode::kNotFound;
+  // Without waiting for the supervision's thread: the disk, which may be in order again, is in use meanwhile.
+  ::_exit(inherited->supervision->resumes() && is_of_disk ? supervisor::kExitHost : exit_code_of(served.error()));
 }
 
 }  // namespace inductorfs::mount

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -15,7 +16,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,7 +44,6 @@ constexpr std::array<std::string_view, 3> kBeforeFormat = {"format.tmp", "lock",
 
 constexpr mode_t kLogMode = 0640;
 constexpr Milliseconds kTryPatience{10'000};
-constexpr int kFirstOfShell = 126;  ///< and of a loader: a program that cannot be run
 
 using Directory = Handle<DIR, ::closedir>;
 
@@ -109,6 +108,12 @@ Result<void> check_is_store(int directory, const std::string& path) {
 
 std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
 
+/// Of a library that this program has loaded.
+int may_not_read(dl_phdr_info* object, size_t, void*) {
+  const char* const path = object->dlpi_name;
+  return path != nullptr && *path == '/' && ::access(path, R_OK) != 0 ? 1 : 0;
+}
+
 /// In the child of try_as(): never returns. What it has of root's goes before it is that user, whose other processes
 /// may look at it.
 [[noreturn]] void try_in_child(const WorkerUser& user, const std::string& directory, const std::string& log) {
@@ -121,15 +126,13 @@ std::string parent_of(const std::string& path) { return path.substr(0, std::max<
   if (!become_user(user.uid, user.gid, user.groups)) ::_exit(EINVAL);
   if (::chdir(directory.c_str()) != 0) ::_exit(errno);
   if (!log.empty() && ::open(log.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC) < 0) ::_exit(EROFS);
-  const char* const libraries = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe): one thread
-  std::string variable = std::string("LD_LIBRARY_PATH=") + (libraries == nullptr ? "" : libraries);
-  const std::array<char*, 2> environment{libraries == nullptr ? nullptr : variable.data(), nullptr};
-  (void)::execle("/proc/self/exe", "inductorfs", "--version", nullptr, environment.data());
-  ::_exit(ENOEXEC);
+  // It is not run: a process of that user that began a program could be changed by others of his.
+  const bool may_run = ::access("/proc/self/exe", X_OK) == 0 && ::dl_iterate_phdr(&may_not_read, nullptr) == 0;
+  ::_exit(may_run ? 0 : ENOEXEC);
 }
 
-/// Tries as that user, in a child, what its worker will do. Answers an error of errno(3), or 0. kTimedOut: it did not
-/// end, or was killed, as by another process of that user.
+}  // namespace
+
 Result<int> try_as(const WorkerUser& user, const std::string& directory, const std::string& log) {
   const pid_t child = ::fork();
   if (child < 0) return fail_errno("fork");
@@ -147,6 +150,8 @@ Result<int> try_as(const WorkerUser& user, const std::string& directory, const s
               "a process of the user " + std::to_string(user.uid) +
                   " did not end by itself: see whether others of that user are there, and try again");
 }
+
+namespace {
 
 /// Where /proc hides the processes of others (hidepid of proc(5)), it does not from the members of one group.
 Result<void> see_processes(WorkerUser& user) {
@@ -185,7 +190,7 @@ Result<void> prepare(const config::Settings& settings, WorkerUser& user) {
     case EROFS:
       return fail(ErrorCode::kNotPermitted, who + " may not write to --log " + log + ": name another --log");
     default:
-      if (error != ENOEXEC && error < kFirstOfShell) return fail(error_from_errno(error, "open", parent));
+      if (error != ENOEXEC) return fail(error_from_errno(error, "open", parent));
       return fail(ErrorCode::kNotPermitted,
                   who + " may not run this program: let all users read and run it, and its libraries (chmod a+rx)");
   }

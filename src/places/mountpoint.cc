@@ -61,14 +61,23 @@ std::vector<std::string> command_of(const std::string& pid) {
   return words;
 }
 
+constexpr uint64_t kNameLimit = 64;
+
 enum class Part { kNone, kSupervisor, kWorker, kMessenger };
 
-/// What a process with this command does for the mount at `path`.
-Part part_of(const std::vector<std::string>& words, const std::string& path) {
+/// A worker's own messenger has the worker's command, and this name (supervisor/notices.h).
+bool is_named_messenger(const std::string& task) {
+  return read_file(AT_FDCWD, "/proc/" + task + "/comm", kNameLimit).value_or("") == "inductorfs-mess\n";
+}
+
+/// What this process does for the mount at `path`.
+Part part_of(const std::string& task, const std::string& path) {
+  const std::vector<std::string> words = command_of(task);
   const auto has = [&](size_t at) { return words.size() > at && words[at] == path; };
   if (has(1) && words[0] == "inductorfs-supervisor") return Part::kSupervisor;
   if (has(1) && words[0] == "inductorfs-messenger") return Part::kMessenger;
-  return has(2) && words[1] == "worker" ? Part::kWorker : Part::kNone;
+  if (!has(2) || words[1] != "worker") return Part::kNone;
+  return is_named_messenger(task) ? Part::kMessenger : Part::kWorker;
 }
 
 /// Whether the process is root's, the mount's owner's, or of the user who serves root's mounts. Anybody can give a
@@ -99,14 +108,14 @@ void look_at_processes(const std::string& path, uid_t owner, Look&& look) {
     const std::string pid(item->d_name);
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     std::string task = pid;
-    Part part = part_of(command_of(pid), path);
+    Part part = part_of(pid, path);
     // One that was killed shows its command no more while a thread of it still waits in the kernel; the thread does.
     const Handle<DIR, ::closedir> threads(part == Part::kNone ? ::opendir(("/proc/" + pid + "/task").c_str())
                                                               : nullptr);
     while (const dirent* thread = threads ? ::readdir(threads.get()) : nullptr) {
       if (thread->d_name == pid || part != Part::kNone) continue;
       task = pid + "/task/" + thread->d_name;
-      part = part_of(command_of(task), path);
+      part = part_of(task, path);
     }
     if (part != Part::kNone && may_be_of_mount(task, owner) && !look(task, part)) return;
   }
@@ -155,7 +164,10 @@ bool has_processes_here(const MountEntry& mount) {
   bool found = false;
   look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string& task, Part) {
     const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + task + "/mountinfo", kTableLimit);
-    found = text && find_mount_by_id(parse_mount_table(*text), mount.id) != nullptr;
+    const std::vector<MountEntry> table = text ? parse_mount_table(*text) : std::vector<MountEntry>();
+    // Who lives in a tree of its own sees no mount from there, and is taken for this one's.
+    const auto is_tree = [](const MountEntry& entry) { return entry.source == kTreeSource; };
+    found = find_mount_by_id(table, mount.id) != nullptr || std::ranges::any_of(table, is_tree);
     return !found;
   });
   return found;

@@ -124,7 +124,7 @@ Result<Fd> connect_to(const Address& address, const std::string& name, const Wai
   return socket;
 }
 
-Result<Fd> connect_unix(const std::string& path, const Wait& wait) {
+Result<Fd> connect_to_path(const std::string& path, const Wait& wait) {
   Address address;
   auto* name = reinterpret_cast<sockaddr_un*>(&address.storage);
   if (path.size() >= sizeof name->sun_path) {
@@ -139,8 +139,13 @@ Result<Fd> connect_unix(const std::string& path, const Wait& wait) {
 
 }  // namespace
 
+Result<Fd> connect_unix(const std::string& path, Deadline deadline) { return connect_to_path(path, {deadline}); }
+
 Result<Fd> connect_socket(const Endpoint& endpoint, const Wait& wait) {
-  if (!endpoint.socket_path.empty()) return connect_unix(endpoint.socket_path, wait);
+  if (!endpoint.socket_path.empty()) {
+    return endpoint.socket_source ? endpoint.socket_source(wait.end(), [&wait] { return wait.is_cancelled(); })
+                                  : connect_to_path(endpoint.socket_path, wait);
+  }
   INDUCTORFS_TRY_ASSIGN(auto addresses, resolve(endpoint.host, endpoint.port, wait));
   const std::string name = endpoint.host + ":" + std::to_string(endpoint.port);
   Result<Fd> last = fail(ErrorCode::kUnavailable, "connect " + name + ": the name has no address");

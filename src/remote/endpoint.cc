@@ -44,6 +44,7 @@ Result<redis::Endpoint> endpoint_of(const RemoteOptions& options) {
   endpoint.certificate_file = options.certificate_file;
   endpoint.key_file = options.key_file;
   endpoint.files = options.files;
+  endpoint.socket_source = options.socket;
   endpoint.client_name = options.client_name;
   return endpoint;
 }

@@ -16,6 +16,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/host_error.h"
+#include "inductorfs/base/host_files.h"
 #include "pack.h"
 
 namespace inductorfs::store {
@@ -387,7 +388,7 @@ Result<void> mark_clean(const OwnedDirectory& directory, bool suspects, bool cha
 }
 
 std::string running_boot_id() {
-  std::string id = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", kSmallFileLimit).value_or("");
+  std::string id = boot_id();
   id.resize(std::min(id.find('\n'), id.size()));
   return id.empty() ? std::string(kUnknownBoot) : id;
 }

@@ -130,6 +130,7 @@ int Loop::run() {
   // They may stand still.
   examiner_.signal(SIGKILL);
   mounter_.signal(SIGKILL);
+  close_tree(task_.examiner[3]);
   if (!has_left_) leave_mount();
   return core_.exit_code();
 }
@@ -277,14 +278,16 @@ void Loop::take_upgrade(Fd program) {
   // Where a worker has less than its supervisor, its word is not enough.
   if (task_.worker.uid != 0) program = open_own_program(program.get());
   if (!program) log_line("error", "supervisor.program_refused why=\"others may have made it, or may replace it\"");
-  const bool taken = program && core_.asked_to_upgrade(now(), signs());
+  const bool is_own = static_cast<bool>(program);
+  const bool taken = is_own && core_.asked_to_upgrade(now(), signs());
   if (taken) {
     (void)act();  // the program of the upgrade before may not be adopted yet, and would lose its place to this one
     new_program_ = out_of_the_way(std::move(program));
   }
   log_line("info", "supervisor.upgrade_asked taken=%s", taken ? "true" : "false");
   // A worker that does not hear this has ended, or will be killed when it does not hand over in time.
-  (void)send_word(worker_.link(), taken ? Word::kUpgradeTaken : Word::kUpgradeRefused);
+  const Word refusal = is_own ? Word::kUpgradeRefused : Word::kProgramRefused;
+  (void)send_word(worker_.link(), taken ? Word::kUpgradeTaken : refusal);
 }
 
 void Loop::reap() {
@@ -366,7 +369,7 @@ bool Loop::answer_left_over() {
   if (task_.worker.uid == 0) return answer_left_over_here();
   const pid_t child = ::fork();
   if (child < 0) return false;
-  if (child == 0) ::_exit(become(task_.worker) && answer_left_over_here() ? 0 : 1);
+  if (child == 0) ::_exit(become_server(task_.worker) && answer_left_over_here() ? 0 : 1);
   // Another process of that user may have stopped it.
   constexpr timespec kTurn{0, 1'000'000};
   for (int i = 0; i < kLeftOverTurns; ++i) {

@@ -3,17 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <string_view>
 
 #include "inductorfs/supervisor/protocol.h"
 #include "loop.h"
-#include "messenger.h"
 
-/// Started by `inductorfs mount`, with the descriptors of protocol.h; or, under the messenger's name, by a worker that
-/// has no supervisor any more.
+/// Started by `inductorfs mount`, with the descriptors of protocol.h.
 int main(int argc, char** argv) {
   using namespace inductorfs;
-  if (argc > 0 && argv[0] == std::string_view(supervisor::kMessengerName)) supervisor::be_messenger();
   supervisor::Task task;
   if (!supervisor::parse_task(argc, argv, task) || ::fcntl(supervisor::kRegionFd, F_GETFD) < 0) {
     (void)std::fputs("inductorfs-supervisor: started by inductorfs mount, not by hand\n", stderr);

@@ -1,36 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messenger.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
 #include "carriers.h"
-#include "inductorfs/supervisor/protocol.h"
+#include "inductorfs/supervisor/notices.h"
 #include "workers.h"
 
 namespace inductorfs::supervisor {
 namespace {
 
-constexpr int kDevice = kMessengerDevice;
-constexpr int kNotices = kMessengerNotices;
-constexpr int kMostDescriptors = 256;  ///< of a supervisor; it has some ten
+constexpr int kDevice = 0;
+constexpr int kNotices = 1;
+constexpr rlim_t kMostDescriptors = 4096;          ///< of a worker: some hundred at most
+constexpr const char kName[] = "inductorfs-mess";  ///< cut at 15 bytes, as a program's name is
 
 void close_others() {
   if (::syscall(SYS_close_range, kNotices + 1, ~0U, 0) == 0) return;  // Linux 5.9
-  for (int fd = kNotices + 1; fd < kMostDescriptors; ++fd) (void)::close(fd);
+  rlimit limit{};
+  (void)::getrlimit(RLIMIT_NOFILE, &limit);
+  const int end = static_cast<int>(std::min(limit.rlim_cur, kMostDescriptors));
+  for (int fd = kNotices + 1; fd < end; ++fd) (void)::close(fd);
+}
+
+/// Leaves the process with these two.
+bool take_descriptors(int device, int notices) {
+  // Neither may lie where the other one goes.
+  const int other = ::fcntl(notices, F_DUPFD, kNotices + 1);
+  const bool ready = other >= 0 && ::dup2(device, kDevice) >= 0 && ::dup2(other, kNotices) >= 0;
+  close_others();
+  return ready;
 }
 
 /// "inductorfs-supervisor" becomes "inductorfs-messenger", in the list of processes.
 void rename_process(char* name) {
   constexpr std::string_view kOld = "supervisor";
   constexpr std::string_view kNew = "messenger";
-  (void)::prctl(PR_SET_NAME, "inductorfs-mess");  // cut at 15 bytes, as a program's name is
+  (void)::prctl(PR_SET_NAME, kName);
   if (name == nullptr) return;
   const size_t size = std::strlen(name);
   if (!std::string_view(name, size).ends_with(kOld)) return;
@@ -41,8 +57,9 @@ void rename_process(char* name) {
 
 }  // namespace
 
-void be_messenger() {
-  close_others();
+void be_messenger(int device, int notices) {
+  (void)::prctl(PR_SET_NAME, kName);
+  if (!take_descriptors(device, notices)) ::_exit(1);
   carry_notices(kDevice, kNotices);
 }
 
@@ -58,9 +75,9 @@ bool Messenger::start(int device, char* name, const WorkerIds& user) {
   pid_ = ::fork();
   if (pid_ == 0) {
     rename_process(name);
-    const bool ready = ::dup2(device, kDevice) >= 0 && ::dup2(in_.get(), kNotices) >= 0;
-    close_others();  // the sending end, too, else it would wait for itself
-    if (ready && become(user)) carry_notices(kDevice, kNotices);
+    // Into the tree by its descriptor, and then only these two: with the sending end it would wait for itself.
+    const bool ready = become_server(user) && take_descriptors(device, in_.get());
+    if (ready) carry_notices(kDevice, kNotices);
     ::_exit(1);
   }
   if (pid_ > 0) return true;

@@ -8,9 +8,6 @@
 
 namespace inductorfs::supervisor {
 
-/// Runs a messenger that was started with the descriptors of protocol.h.
-[[noreturn]] void be_messenger();
-
 /// A process that tells the kernel what workers want it to forget. The kernel may block the writer of such a notice
 /// until a request is answered (fuse_reverse_inval_entry() waits for the lock of the directory, whose holder waits for
 /// us), and no signal ends that wait: a worker that was killed in it would not die, would keep the store's lock, and

@@ -3,15 +3,21 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <climits>
 #include <cstdio>
+#include <ctime>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/number.h"
+#include "inductorfs/supervisor/protocol.h"
 
 namespace inductorfs::supervisor {
 
@@ -52,13 +58,47 @@ bool leave_terminal() {
   return true;
 }
 
+bool enter_tree() {
+  if (::fcntl(kTreeFd, F_GETFD) < 0) return true;
+  const bool is_in = ::setns(kTreeFd, CLONE_NEWNS) == 0;
+  (void)::unshare(CLONE_NEWIPC);  // best effort: a kernel, or a unit, may have none
+  (void)::close(kTreeFd);
+  return is_in;
+}
+
+bool drop_rights(const WorkerIds& user) {
+  return ::setgroups(user.group_count, user.groups.data()) == 0 && ::setresgid(user.gid, user.gid, user.gid) == 0 &&
+         ::setresuid(user.uid, user.uid, user.uid) == 0 && ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+}
+
 }  // namespace
 
 bool become(const WorkerIds& user) {
   if (user.uid == 0) return true;
-  return leave_terminal() && ::setgroups(user.group_count, user.groups.data()) == 0 &&
-         ::setresgid(user.gid, user.gid, user.gid) == 0 && ::setresuid(user.uid, user.uid, user.uid) == 0 &&
-         ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+  return leave_terminal() && drop_rights(user);
+}
+
+void close_tree(const char* file_of_store) {
+  constexpr timespec kTurn{0, 1'000'000};
+  constexpr int kTurns = 1'000;
+  std::array<char, PATH_MAX> store{};
+  const std::string_view path(file_of_store == nullptr ? "" : file_of_store);
+  const size_t size = path.rfind('/');
+  if (size == std::string_view::npos || size >= store.size() || ::fcntl(kTreeFd, F_GETFD) < 0) return;
+  path.copy(store.data(), size);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setns(kTreeFd, CLONE_NEWNS) == 0) (void)::umount2(store.data(), MNT_DETACH | UMOUNT_NOFOLLOW);
+    ::_exit(0);
+  }
+  for (int i = 0; child > 0 && i < kTurns && ::waitpid(child, nullptr, WNOHANG) == 0; ++i) {
+    (void)::nanosleep(&kTurn, nullptr);
+  }
+}
+
+bool become_server(const WorkerIds& user) {
+  if (user.uid == 0) return true;
+  return leave_terminal() && enter_tree() && drop_rights(user);  // a tree has no /dev/tty
 }
 
 }  // namespace inductorfs::supervisor

@@ -23,5 +23,13 @@ struct WorkerIds {
 /// In a child: becomes that user, without any right, for good, and lets go of a terminal, to which it may only write;
 /// does nothing for uid 0. False: the child is to end. Allocates nothing.
 [[nodiscard]] bool become(const WorkerIds& user);
+/// The same for a process that serves the mount: it also moves, for good, into the tree of files that the mount has for
+/// such processes (kTreeFd, if there is one), and shares no System V memory with the host.
+[[nodiscard]] bool become_server(const WorkerIds& user);
+
+/// At the end of a mount, when nobody lives in its tree any more: takes the store away there, of which this is a file,
+/// so that its disk is free soon, and not only when the kernel comes round to the tree. By a child, for which it waits
+/// a second at most: a disk may not answer.
+void close_tree(const char* file_of_store);
 
 }  // namespace inductorfs::supervisor

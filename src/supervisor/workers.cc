@@ -27,7 +27,7 @@
 namespace inductorfs::supervisor {
 namespace {
 
-constexpr int kHighFd = 20;
+constexpr int kHighFd = kFirstFreeFd;
 constexpr int kNotExecuted = 127;
 /// The least oom_score_adj of a worker. Not -1000: a worker that eats all memory must be killable all the same.
 constexpr int kWorkerScore = -900;
@@ -46,7 +46,7 @@ bool give_up_rights(const WorkerIds& user) {
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
   (void)::setrlimit(RLIMIT_MEMLOCK, &unlimited);  // what it is for: takeover/region.h
   (void)::setrlimit(RLIMIT_NPROC, &unlimited);    // of threads, of which root may have any number
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && become(user);
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && become_server(user);
 }
 
 /// In the child: never returns. Nothing here may allocate or log: memory may be what there is none of.

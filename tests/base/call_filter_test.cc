@@ -39,11 +39,14 @@ using testing::TemporaryDirectory;
 
 constexpr int kNoChild = 255;
 
-/// Returns what `act` returned in a child, of one byte.
-int in_child(bool is_filtered, const std::function<int()>& act) {
-  const auto filter = CallFilter::for_reading();
+enum class Role { kNone, kReads, kServes };
+
+/// Returns what `act` returned in a child of that role, of one byte.
+int in_child(Role role, const std::function<int()>& act) {
   const pid_t pid = ::fork();
   if (pid == 0) {
+    const bool is_filtered = role != Role::kNone;
+    const auto filter = role == Role::kServes ? CallFilter::for_serving() : CallFilter::for_reading();
     if (is_filtered && (!filter || !filter->apply())) ::_exit(kNoChild);
     ::_exit(act());
   }
@@ -68,7 +71,7 @@ TEST(CallFilter, LetsAProcessReadAndAnswer) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const Fd ours(ends[0]);
   const Fd theirs(ends[1]);
-  const int left = in_child(true, [&] {
+  const int left = in_child(Role::kReads, [&] {
     const auto text = read_regular(temporary / "link", 100);
     if (!text) return 1;
     std::vector<std::string> large;  // more memory than the heap has at once
@@ -147,33 +150,33 @@ TEST(CallFilter, RefusesWhatAnAttackerWouldBeginWith) {
        [] { return call(SYS_mmap, nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }},
       {"mprotect to run", [] { return call(SYS_mprotect, nullptr, 4096, PROT_READ | PROT_EXEC); }},
   };
-  const auto in_children = [&calls](bool is_filtered) {
+  const auto in_children = [&calls](Role role) {
     std::vector<std::string> unknown;
     for (const auto& [what, act] : calls) {
-      if (in_child(is_filtered, [&act = act] { return act() < 0 ? errno : 0; }) == ENOSYS) unknown.emplace_back(what);
+      if (in_child(role, [&act = act] { return act() < 0 ? errno : 0; }) == ENOSYS) unknown.emplace_back(what);
     }
     return unknown;
   };
-  EXPECT_EQ(in_children(true).size(), calls.size());
+  EXPECT_EQ(in_children(Role::kReads).size(), calls.size());
   EXPECT_FALSE(std::filesystem::exists(fresh));
   EXPECT_EQ(read_regular(file, 100).value_or(""), "what it says");
-  EXPECT_EQ(in_children(false), std::vector<std::string>()) << "nothing is learned of a call that this kernel lacks";
+  EXPECT_EQ(in_children(Role::kNone), std::vector<std::string>())
+      << "nothing is learned of a call that this kernel lacks";
 }
 
 TEST(CallFilter, LetsOpenToRead) {
   INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
   for (const int flags : {O_RDONLY, O_PATH, O_RDONLY | O_DIRECTORY, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW}) {
-    EXPECT_EQ(in_child(true, [flags] { return call(SYS_openat, AT_FDCWD, "/", flags | O_CLOEXEC) < 0 ? errno : 0; }), 0)
+    EXPECT_EQ(
+        in_child(Role::kReads, [flags] { return call(SYS_openat, AT_FDCWD, "/", flags | O_CLOEXEC) < 0 ? errno : 0; }),
+        0)
         << flags;
   }
 }
 
-/// A call that is added to the filter is to be added here, by whoever has thought of what it is good for. What is
-/// allowed with some arguments alone is in RefusesWhatAnAttackerWouldBeginWith.
-TEST(CallFilter, LetsNoOtherCallPass) {
-  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
-  constexpr long kMost = 512;
-  const std::set<long> allowed = {
+/// By the kernel's numbers.
+const std::set<long>& calls_of_reading() {
+  static const std::set<long> calls = {
 #ifdef SYS_open
       SYS_readlink,
       SYS_stat,
@@ -238,6 +241,152 @@ TEST(CallFilter, LetsNoOtherCallPass) {
       SYS_sigaltstack,
       SYS_exit,
       SYS_exit_group};
+  return calls;
+}
+
+/// Those with a mode are in MakesNoSetIdFileWhereItServes. Of futex(2) the kernel itself does not know what is asked
+/// here.
+std::set<long> calls_of_serving() {
+  std::set<long> calls = calls_of_reading();
+  calls.insert({
+#ifdef SYS_open
+      SYS_rmdir,
+      SYS_unlink,
+      SYS_rename,
+      SYS_link,
+      SYS_symlink,
+      SYS_utimes,
+      SYS_time,
+      SYS_dup2,
+      SYS_select,
+      SYS_epoll_wait,
+      SYS_futimesat,
+      SYS_getpgrp,
+#endif
+      SYS_preadv2,
+      SYS_pwrite64,
+      SYS_pwritev,
+      SYS_pwritev2,
+      SYS_copy_file_range,
+      SYS_sendfile,
+      SYS_splice,
+      SYS_vmsplice,
+      SYS_tee,
+      SYS_ftruncate,
+      SYS_fallocate,
+      SYS_fsync,
+      SYS_fdatasync,
+      SYS_syncfs,
+      SYS_sync_file_range,
+      SYS_unlinkat,
+      SYS_renameat,
+      SYS_renameat2,
+      SYS_linkat,
+      SYS_symlinkat,
+      SYS_fchown,
+      SYS_umask,
+      SYS_utimensat,
+      SYS_flock,
+      SYS_setxattr,
+      SYS_lsetxattr,
+      SYS_fsetxattr,
+      SYS_listxattr,
+      SYS_llistxattr,
+      SYS_flistxattr,
+      SYS_removexattr,
+      SYS_lremovexattr,
+      SYS_fremovexattr,
+      SYS_readahead,
+      SYS_inotify_init1,
+      SYS_inotify_add_watch,
+      SYS_inotify_rm_watch,
+      SYS_close_range,
+      SYS_connect,
+      SYS_bind,
+      SYS_listen,
+      SYS_accept,
+      SYS_accept4,
+      SYS_shutdown,
+      SYS_getsockname,
+      SYS_getpeername,
+      SYS_getsockopt,
+      SYS_setsockopt,
+      SYS_socketpair,
+      SYS_recvfrom,
+      SYS_recvmsg,
+      SYS_recvmmsg,
+      SYS_sendmmsg,
+      SYS_pselect6,
+      SYS_epoll_create1,
+      SYS_epoll_ctl,
+      SYS_epoll_pwait,
+      SYS_eventfd2,
+      SYS_signalfd4,
+      SYS_timerfd_create,
+      SYS_timerfd_settime,
+      SYS_pipe2,
+      SYS_dup3,
+      SYS_wait4,
+      SYS_waitid,
+      SYS_mlock,
+      SYS_mlock2,
+      SYS_munlock,
+      SYS_msync,
+      SYS_mincore,
+      SYS_memfd_create,
+      SYS_membarrier,
+      SYS_get_robust_list,
+      SYS_set_robust_list,
+      SYS_rseq,
+      SYS_set_tid_address,
+      SYS_sched_getparam,
+      SYS_sched_getscheduler,
+      SYS_sched_get_priority_max,
+      SYS_sched_get_priority_min,
+      SYS_getcpu,
+      SYS_clock_getres,
+      SYS_times,
+      SYS_getresuid,
+      SYS_getresgid,
+      SYS_getpgid,
+      SYS_getsid,
+      SYS_getrlimit,
+      SYS_getpriority,
+      SYS_rt_sigtimedwait,
+      SYS_rt_sigpending,
+      SYS_rt_sigsuspend});
+  return calls;
+}
+
+TEST(CallFilter, MakesNoSetIdFileWhereItServes) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  const TemporaryDirectory temporary;
+  const std::string file = temporary / "file";
+  for (const mode_t mode : {0755U, 04755U, 02755U, 06755U}) {
+    const std::string fresh = temporary / std::to_string(mode);
+    const std::vector<std::function<long()>> calls = {
+        [&] { return call(SYS_openat, AT_FDCWD, fresh.c_str(), O_WRONLY | O_CREAT, mode); },
+        [&] { return call(SYS_fchmodat, AT_FDCWD, file.c_str(), mode); },
+        [&] { return call(SYS_fchmod, ::open(file.c_str(), O_RDONLY | O_CLOEXEC), mode); },
+        [&] { return call(SYS_mkdirat, AT_FDCWD, (fresh + ".d").c_str(), mode); },
+    };
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, "a program"));
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const int error = in_child(Role::kServes, [&] { return calls[i]() < 0 ? errno : 0; });
+      EXPECT_EQ(error, mode == 0755U ? 0 : ENOSYS) << i << " of " << mode;
+    }
+  }
+  open_how how{};
+  EXPECT_EQ(in_child(Role::kServes, [&] { return call(SYS_openat2, AT_FDCWD, "/", &how, sizeof how) < 0 ? errno : 0; }),
+            ENOSYS);
+}
+
+/// A call that is added to the filter is to be added here, by whoever has thought of what it is good for. What is
+/// allowed with some arguments alone is in RefusesWhatAnAttackerWouldBeginWith.
+TEST(CallFilter, LetsNoOtherCallPass) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  constexpr long kMost = 512;
+  const std::set<long> serving = calls_of_serving();
 #ifdef __x86_64__
   // The kernel lets them pass whatever the filter says; they are for its own traces, and end any other caller.
   const std::set<long> of_the_kernel = {335, 336};  // uretprobe, uprobe
@@ -247,7 +396,8 @@ TEST(CallFilter, LetsNoOtherCallPass) {
   for (long number = 0; number < kMost; ++number) {
     if (of_the_kernel.contains(number)) continue;
     const auto act = [number] { return call(number, -1, -1, -1, -1, -1, -1) < 0 ? errno : 0; };
-    EXPECT_EQ(in_child(true, act) != ENOSYS, allowed.contains(number)) << number;
+    EXPECT_EQ(in_child(Role::kReads, act) != ENOSYS, calls_of_reading().contains(number)) << number;
+    EXPECT_EQ(in_child(Role::kServes, act) != ENOSYS, serving.contains(number)) << number;
   }
 }
 

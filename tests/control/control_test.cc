@@ -83,6 +83,29 @@ TEST_F(Control, IsSeenAsWhoAnswersAndNotAsWhoMadeTheSocket) {
   EXPECT_EQ(peer_of(client->get()), ::getpid());
 }
 
+/// To close a file of somebody else's file system may wait for whoever serves that one.
+TEST_F(Control, TakesADescriptorOfItsOwnUserAndOfNoOther) {
+  if (::geteuid() != 0) INDUCTORFS_LACKS("root, to be several users");
+  constexpr uid_t kOther = 65534;
+  for (const std::string& path : {directory_.path(), directory_ / "run"}) {
+    ASSERT_TRUE(make_directories(path, 0755));
+    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  }
+  const auto server = serve([](std::string_view, const Peer& peer) {
+    return Answer{peer.descriptor ? "with a descriptor" : "without", false};
+  });
+  const auto ask_with_one = [&] {
+    const auto answer = ask_and_await_end(path_, "hello", Deadline::after(kPatience), {}, STDERR_FILENO);
+    return answer && *answer == "with a descriptor" ? 1 : (answer && *answer == "without" ? 2 : 3);
+  };
+  EXPECT_EQ(ask_with_one(), 1);
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(::setresuid(kOther, kOther, kOther) == 0 ? ask_with_one() : 4);
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
 TEST_F(Control, CarriesALargeAnswer) {
   const std::string large(3 << 20, 'x');
   const auto server = serve([&](std::string_view, const Peer&) { return Answer{large, false}; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/control/requests.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include "inductorfs/config/json.h"
@@ -41,7 +42,7 @@ class FakeMount final : public MountControl {
     unmounts.push_back(lazy);
     return outcome;
   }
-  Result<std::string> upgrade(const std::string& program) override {
+  Result<std::string> upgrade(const std::string& program, const Fd&) override {
     programs.push_back(program);
     if (!outcome) return fail(outcome.error());
     return std::string(R"({"pid":7})");
@@ -90,6 +91,20 @@ TEST_F(Requests, CarryTheStatus) {
   const Result<std::string> result = parse_answer(answer(status_request()).line);
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(*result, R"({"mountpoint":"/m"})");
+}
+
+TEST_F(Requests, CarryAProgramWithItsDescriptor) {
+  Peer peer;
+  peer.uid = kOwner;
+  peer.gone = [] { return false; };
+  const std::string request = upgrade_request("/opt/inductorfs");
+  const auto refused = parse_answer(answer_request(mount_, request, peer, kOwner).line);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kInvalid);
+  EXPECT_TRUE(mount_.programs.empty());
+  peer.descriptor = std::make_shared<const Fd>(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(parse_answer(answer_request(mount_, request, peer, kOwner).line));
+  EXPECT_EQ(mount_.programs, std::vector<std::string>{"/opt/inductorfs"});
 }
 
 TEST_F(Requests, CarryAPathOfAnyBytes) {

@@ -276,7 +276,7 @@ TEST_F(Supervised, AsksForAnUpgrade) {
       EXPECT_TRUE(descriptor_);
       (void)supervisor::send_word(ours_.get(), taken ? Word::kUpgradeTaken : Word::kUpgradeRefused);
     });
-    const Result<void> asked = worker_->ask_upgrade(Fd(::dup(STDERR_FILENO)));
+    const Result<void> asked = worker_->ask_upgrade("inductorfs", Fd(::dup(STDERR_FILENO)));
     EXPECT_EQ(asked.has_value(), taken);
     if (!taken) {
       EXPECT_EQ(asked.error().code(), ErrorCode::kBusy);
@@ -291,7 +291,7 @@ TEST_F(Supervised, GoesOnAloneWhenItsSupervisorIsGone) {
   ours_.reset();
   EXPECT_TRUE(eventually([&] { return worker_->news().supervisor == 0; }));
   EXPECT_TRUE(beats());
-  const Result<void> asked = worker_->ask_upgrade(Fd(::dup(STDERR_FILENO)));
+  const Result<void> asked = worker_->ask_upgrade("inductorfs", Fd(::dup(STDERR_FILENO)));
   ASSERT_FALSE(asked.has_value());
   EXPECT_EQ(asked.error().code(), ErrorCode::kUnavailable);
 }

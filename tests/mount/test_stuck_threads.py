@@ -39,7 +39,7 @@ def test_a_thread_that_hangs_is_named_and_holds_up_no_end(cluster):
     """A disk that never answers its open(2)."""
     a, b = cluster.quick("a", "--hang-timeout", "5"), cluster.quick("b")
     final, on_disk, build = begin_build(a)
-    with open_hangs(on_disk, cluster.directory / "disk"):
+    with open_hangs(on_disk, cluster.directory / "disk", a.worker()):
         code = hangs_and_ends(a, b, final, build)
     remount(a, cluster)
     a.sync()

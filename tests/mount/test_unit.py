@@ -16,7 +16,7 @@ from inductorfs_testing.takeovers import healthy
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inductorfs@.service"
 USER_UNIT = UNIT.parent / "user" / UNIT.name
 CAPABILITIES = ["chown", "fowner", "fsetid", "dac_override", "dac_read_search", "kill", "setgid", "setuid", "ipc_lock", "sys_ptrace",
-                "lease", "sys_admin", "sys_resource"]
+                "lease", "sys_admin", "sys_chroot", "sys_resource"]
 
 
 def settings(unit=UNIT):

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "inductorfs/base/result.h"
@@ -19,11 +21,19 @@ class CallFilter {
   /// instruction set end the process. kNotSupported where the kernel, the container or the library has no such filter.
   [[nodiscard]] static Result<CallFilter> for_reading();
 
+  /// Of a process that serves a mount: it reads and writes files, connects and listens, and has threads. It runs no
+  /// program and no memory that it has written, changes no right, user, owner or namespace, makes no set-id file,
+  /// mounts nothing, looks into no process, and stops none but itself, which is the one that calls this. Each other
+  /// call is refused with ENOSYS.
+  [[nodiscard]] static Result<CallFilter> for_serving();
+
   /// Puts the calling thread under the filter, and what it starts, for good; it can win no privileges from then on. It
   /// allocates nothing, so a child of fork(2) may call it. Errors are those of seccomp(2), and leave it free.
   [[nodiscard]] Result<void> apply() const;
 
  private:
+  using Context = std::unique_ptr<void, void (*)(void*)>;  ///< of libseccomp
+  [[nodiscard]] static Result<CallFilter> made_by(bool (*allow)(const Context& context), uint32_t refusal);
   explicit CallFilter(std::string program) : program_(std::move(program)) {}
   std::string program_;  ///< of struct sock_filter
 };

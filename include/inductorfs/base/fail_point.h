@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <string_view>
 
 #include "inductorfs/base/result.h"
@@ -43,5 +44,9 @@ inline void fail_point(const char* name) noexcept {
 /// Arms the fail points of `list` and no others; an empty list disarms all. The environment's list is armed before
 /// main(). kInvalid when it is not a list; then nothing is armed. No other thread may be near a fail point.
 [[nodiscard]] Result<void> arm_fail_points(std::string_view list);
+
+/// The directory of INDUCTORFS_FAIL_POINT_ONCE, which a process with a tree of its own needs in it; empty: there is
+/// none.
+[[nodiscard]] std::string fail_point_directory();
 
 }  // namespace inductorfs

@@ -35,8 +35,14 @@ struct MountEntry {
 /// Parses the list and keeps the kernel's order: of two entries with one mount point a path shows the later one. Lines
 /// that cannot be parsed are left out.
 [[nodiscard]] std::vector<MountEntry> parse_mount_table(std::string_view text);
-/// Reads the mounts of this process; empty when /proc is not there. Touches no mount.
+/// Reads the mounts of this process, or of the one that has opened a given table; empty when /proc is not there.
+/// Touches no mount.
 [[nodiscard]] std::vector<MountEntry> read_mount_table();
+/// Has read_mount_table() and open_mount_table() use this /proc/PID/mountinfo from now on, which whoever started this
+/// process has opened: a process with a tree of files of its own sees no other mounts. Before there are threads.
+void use_mount_table(Fd table);
+/// Opens the list, for poll(2), which tells when it has changed.
+[[nodiscard]] Result<Fd> open_mount_table();
 /// Reads the mounts that a process (of this name in the directory `proc`: a number, or "self") sees, of a list of at
 /// most `limit` bytes. An error when the process is gone, or its list is longer. Touches no mount.
 [[nodiscard]] Result<std::vector<MountEntry>> read_mounts_of(const std::string& proc, const std::string& process,

@@ -25,6 +25,7 @@ struct Peer {
   uid_t uid = 0;
   std::vector<gid_t> groups{};  ///< all of them; none are known on a kernel before 4.13
   pid_t pid = 0;
+  std::shared_ptr<const Fd> descriptor{};  ///< that came with the request, whatever it is of; or nothing
   /// Says whether the peer has hung up, so that nobody waits for the answer any more.
   std::function<bool()> gone;
 };
@@ -61,10 +62,11 @@ class ControlServer {
 [[nodiscard]] Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline);
 /// Asks as ask() does, then waits until the daemon has closed the connection. Returns the last line that the daemon
 /// sent. After each kSilence without an end it calls `on_silence` with the process that listens (0: not known), and
-/// gives up (kTimedOut) when that returns false.
+/// gives up (kTimedOut) when that returns false. A `descriptor` that is not -1 goes along with the request.
 [[nodiscard]] Result<std::string> ask_and_await_end(const std::string& path, std::string_view request,
                                                     Deadline deadline,
-                                                    const std::function<bool(pid_t daemon)>& on_silence = {});
+                                                    const std::function<bool(pid_t daemon)>& on_silence = {},
+                                                    int descriptor = -1);
 inline constexpr Milliseconds kSilence{1500};
 /// Sends a further line to the peers that this process has answered with hold_until_exit; for the process's last
 /// moment.

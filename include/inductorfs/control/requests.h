@@ -15,7 +15,7 @@
 ///     request := {"op": "status"} | {"op": "where"} | {"op": "explain", "path": hex}
 ///              | {"op": "stats"} | {"op": "jobs"} | {"op": "misses", "job": number}
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
-///              | {"op": "upgrade", "program": hex}
+///              | {"op": "upgrade", "program": hex}       (with a descriptor of the program)
 ///              | {"op": "warm", "pattern": hex, "family": text, "scope": text, "limit": number, "slice_ms": number}
 ///              | {"op": "nodes"} | {"op": "freeze" | "lift" | "purge", ...}    (mount/cluster_control.h)
 ///     answer  := {"ok": true, "result": object} | {"ok": false, "code": text, "error": text}
@@ -53,9 +53,10 @@ class MountControl {
   [[nodiscard]] virtual Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) = 0;
   /// Unmounts and lets the daemon end. kBusy leaves everything as it was.
   [[nodiscard]] virtual Result<void> unmount(bool lazy) = 0;
-  /// Lets this program serve the mount instead; this process then ends. Returns a JSON object as text. kInvalid when it
-  /// is no program, kBusy during a stop or another upgrade, kUnavailable without a supervisor.
-  [[nodiscard]] virtual Result<std::string> upgrade(const std::string& program) = 0;
+  /// Lets this program, whose path is only shown, serve the mount instead; this process then ends. Returns a JSON
+  /// object as text. kInvalid when it is no program, or one that others could have made, kBusy during a stop or another
+  /// upgrade, kUnavailable without a supervisor.
+  [[nodiscard]] virtual Result<std::string> upgrade(const std::string& program, const Fd& executable) = 0;
   /// Fetches a part of the selection into the store, for about `slice`; the caller repeats the request until the
   /// answer is `done`. Returns a JSON object as text: Warmer::step().
   [[nodiscard]] virtual Result<std::string> warm(const WarmSelection& selection, Milliseconds slice,

@@ -6,9 +6,11 @@
 
 namespace inductorfs::mount {
 
-/// Becomes the supervisor of this mount; returns only when that fails. The first worker tells `readiness` that the
-/// mount answers. The process must have one thread, and the mountpoint must be resolved and free.
-[[nodiscard]] Error launch_supervisor(const config::Frozen& mount, const std::string& program, Readiness& readiness);
+/// Becomes the supervisor of this mount; returns only when that fails. `tree`: of choose_worker_tree(), or empty. The
+/// first worker tells `readiness` that the mount answers. The process must have one thread, and the mountpoint must be
+/// resolved and free.
+[[nodiscard]] Error launch_supervisor(const config::Frozen& mount, const std::string& program, const Fd& tree,
+                                      Readiness& readiness);
 
 /// Finds the supervisor's program beside this program, or where it is installed. kNotFound with the remedy.
 [[nodiscard]] Result<std::string> find_supervisor(const std::string& program);

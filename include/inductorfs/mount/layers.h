@@ -50,6 +50,8 @@ struct Layers {
 /// a file, or wait for a pipe, of his choice. The worker's user may own the file, but no directory on the way.
 [[nodiscard]] Result<void> check_log(const std::string& path);
 [[nodiscard]] Result<void> open_log(const config::Settings& settings);
+/// The same with a file that somebody else has opened, whose path this process may not have.
+[[nodiscard]] Result<void> open_given_log(const config::Settings& settings, Fd file);
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 
 /// Says whether a store may lie there: kInvalid on a file system that keeps no files or no extended attributes, in a
@@ -66,6 +68,7 @@ struct TakeoverState {
   bool safe_mode = false;              ///< the remote is off
   int lock = -1;                       ///< the lock of the store, which the supervisor holds
   std::function<void(int lock)> locked;           ///< receives a lock that was taken anew
+  std::function<Result<void>()> open_log;         ///< in place of mount::open_log(), if set
   std::optional<fingerprint::Fingerprint> facts;  ///< as the earlier worker learned them
   int examiner = -1;                              ///< Supervision::examiner()
   std::function<void()> examiner_stands_still = [] {};

@@ -103,7 +103,7 @@ class Supervision {
   void left();
   /// Asks the supervisor to let this program follow this worker. After a success the process is to hand over. kBusy
   /// when the supervisor refuses, kUnavailable when there is none.
-  [[nodiscard]] Result<void> ask_upgrade(Fd program);
+  [[nodiscard]] Result<void> ask_upgrade(const std::string& name, Fd program);
 
   [[nodiscard]] SupervisionNews news() const;
   [[nodiscard]] std::vector<StuckThread> stuck_threads() const;
@@ -113,7 +113,7 @@ class Supervision {
   void ending(GiveUp give_up);
 
  private:
-  enum class Answer { kNone, kTaken, kRefused };
+  enum class Answer { kNone, kTaken, kRefused, kProgramRefused };
   /// The work of a thread, as it was observed at two moments.
   struct Seen {
     uint64_t request = 0;

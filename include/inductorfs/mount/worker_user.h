@@ -29,4 +29,9 @@ namespace inductorfs::mount {
 /// have made.
 [[nodiscard]] Result<void> choose_worker_user(config::Settings& settings);
 
+/// Tries as that user, in a child, what its worker will do: to enter the directory, to write to the log (empty: there
+/// is none), to run this program with its libraries. Answers an error of errno(3), or 0. kTimedOut: it did not end, or
+/// was killed, as by another process of that user.
+[[nodiscard]] Result<int> try_as(const config::WorkerUser& user, const std::string& directory, const std::string& log);
+
 }  // namespace inductorfs::mount

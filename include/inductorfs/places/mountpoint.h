@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -12,6 +13,9 @@
 /// The directory that a mount is to cover, which the dead mount of a killed daemon may cover until the new one is
 /// there.
 namespace inductorfs::places {
+
+/// The source of the file system at the root of the tree that serving processes live in (mount/worker_tree.h).
+inline constexpr std::string_view kTreeSource = "inductorfs-tree";
 
 /// Says whether `path` is a mount whose daemon is gone (ENOTCONN). A child process with a deadline asks the kernel,
 /// because every process that touches a mount hangs while its daemon hangs.

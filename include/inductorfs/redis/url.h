@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/base/trusted_file.h"
@@ -36,6 +38,9 @@ struct Sentinels {
   std::atomic<uint64_t> changes{0};
 };
 
+/// Returns a connected socket, non-blocking and close-on-exec. kBusy when `cancelled` says true.
+using SocketSource = std::function<Result<Fd>(Deadline deadline, const std::function<bool()>& cancelled)>;
+
 /// The address of a server, and what is needed to greet it. Immutable value.
 ///   redis://[user[:password]@]host[:port][/db]      rediss:// the same over TLS
 ///   unix://[user[:password]@]/path/to/socket[?db=N]
@@ -48,6 +53,8 @@ struct Endpoint {
   std::string host;  ///< empty for a Unix socket
   uint16_t port = 6379;
   std::string socket_path;  ///< empty for TCP
+  /// Connects to it in place of this process, whose files may not have it; empty: this process does.
+  SocketSource socket_source{};
   /// If set, the Sentinels tell `host` and `port`, anew for each connection.
   std::shared_ptr<Sentinels> sentinels{};
   /// If not empty, these are some nodes of a Redis Cluster, each of which knows all others; `host` is empty then.
@@ -78,6 +85,9 @@ struct Endpoint {
 [[nodiscard]] inline Error of_given_file(const Error& error) {
   return {error.code() == ErrorCode::kInvalid ? ErrorCode::kNotPermitted : error.code(), error.what()};
 }
+
+/// Connects to a Unix socket: non-blocking, close-on-exec. kUnavailable when nobody listens there, or too many wait.
+[[nodiscard]] Result<Fd> connect_unix(const std::string& path, Deadline deadline);
 
 /// Parses a URL. kInvalid, with the reason and an example, when the text is no such URL.
 [[nodiscard]] Result<Endpoint> parse_url(std::string_view url);

@@ -8,6 +8,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/defaults.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/trusted_file.h"
 
 namespace inductorfs::remote {
@@ -20,6 +21,8 @@ struct RemoteOptions {
   std::string certificate_file;
   std::string key_file;
   FileSource files{};  ///< of these four, for whoever may not read them; empty: they are read from the disk
+  /// Connects to the URL's Unix socket, for whoever may not; empty: this process does.
+  std::function<Result<Fd>(Deadline deadline, const std::function<bool()>& cancelled)> socket{};
   std::string prefix{defaults::kPrefix};
   std::string client_name = "inductorfs";
   size_t connections = 8;               ///< to fetch: FileSystemOptions::fetch_threads, two prefetches, a merge, a warm

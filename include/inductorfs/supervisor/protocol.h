@@ -30,13 +30,10 @@ inline constexpr int kExaminerTaskFd = 14;
 inline constexpr int kMounterFd = 15;
 inline constexpr int kMounterTaskFd = 16;   ///< of the mounter alone: what it mounts, and where (mounter_task.h)
 inline constexpr int kMounterNotesFd = 17;  ///< of the mounter alone: what one has mounted, for the next one
-inline constexpr int kFirstFreeFd = 18;
-
-/// argv[0] and descriptors of inductorfs-supervisor when a worker that has lost its supervisor starts it as a
-/// messenger.
-inline constexpr const char* kMessengerName = "inductorfs-messenger";
-inline constexpr int kMessengerDevice = 0;   ///< /dev/fuse
-inline constexpr int kMessengerNotices = 1;  ///< the messenger's end of the socket for notices
+/// The mount namespace that processes live in which serve the mount (mount/worker_tree.h); closed: there is none.
+inline constexpr int kTreeFd = 18;
+inline constexpr int kMountsFd = 19;  ///< worker: the host's list of mounts, /proc/self/mountinfo; may be closed
+inline constexpr int kFirstFreeFd = 20;
 
 /// What `inductorfs mounter MOUNTPOINT leave` says at its standard error when it has done it, and says nothing else.
 inline constexpr const char* kDone = "done\n";
@@ -59,9 +56,10 @@ enum class Word : uint32_t {
   /// From a worker, with its listening control socket: who asks between two workers waits for the next one, and is told
   /// by the supervisor why there is none.
   kControl = 6,
-  kExaminerSilent = 7,  ///< from a worker: its examiner takes no questions, and is to be replaced
-  kMounterSilent = 8,   ///< the same of its mounter
-  kLeft = 9,            ///< from a worker: nothing of the mount is left that would have to be taken down
+  kExaminerSilent = 7,   ///< from a worker: its examiner takes no questions, and is to be replaced
+  kMounterSilent = 8,    ///< the same of its mounter
+  kLeft = 9,             ///< from a worker: nothing of the mount is left that would have to be taken down
+  kProgramRefused = 10,  ///< to a worker that asked for an upgrade: others could have made that program
 };
 
 enum class Receipt { kWord, kNothing, kEnded };

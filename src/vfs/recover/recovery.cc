@@ -9,6 +9,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/host_error.h"
+#include "inductorfs/base/host_files.h"
 #include "inductorfs/base/log.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
@@ -18,13 +19,12 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr const char* kBootIdFile = "/proc/sys/kernel/random/boot_id";
 constexpr const char* kMarker = "state";
 constexpr size_t kMarkerLimit = 256;
 
-std::string boot_id() {
-  auto text = read_file(AT_FDCWD, kBootIdFile, kMarkerLimit);
-  return text ? text->substr(0, text->find('\n')) : std::string("unknown");
+std::string running_boot() {
+  const std::string id = boot_id();
+  return id.empty() ? "unknown" : id.substr(0, id.find('\n'));
 }
 
 /// Returns the digest of the parcel that the files of this path make now; empty when they make none.
@@ -64,7 +64,7 @@ Result<void> Recovery::run() {
   // data were not on the disk (torch never calls fsync, so neither do we on its path).
   const auto marker = disk_.read_file(kMarker, kMarkerLimit);
   INDUCTORFS_TRY_ASSIGN(const auto at, disk_.held(kMarker));
-  const std::string boot = boot_id();
+  const std::string boot = running_boot();
   const bool torn = marker && !marker->starts_with(boot) && !marker->ends_with("clean");
   INDUCTORFS_TRY_ASSIGN(const auto pending, disk_.list(LocalTree::kPendingFolder));
   for (const auto& item : pending) key_sets_.recover(LocalTree::in_folder(LocalTree::kPendingFolder, item.name), torn);
@@ -284,7 +284,7 @@ void Recovery::mark_clean(bool is_published) {
   const auto at = disk_.held(kMarker);
   if (!at || !disk_.sync()) return;  // not clean then: the next boot verifies
   fail_point("view.synced");
-  (void)write_file_atomically(at->fd(), at->name(), boot_id() + " clean");  // as above
+  (void)write_file_atomically(at->fd(), at->name(), running_boot() + " clean");  // as above
   fail_point("view.marked_clean");
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include "inductorfs/base/fail_point.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kDirectory = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
+/// Of a path without empty names, as those of the tree are.
 Result<Fd> walk(int directory, const std::string& path) {
   Fd at;
   for (size_t begin = 0; begin <= path.size();) {
@@ -36,13 +38,15 @@ Result<Fd> open_beneath(int directory, const std::string& path) {
   open_how how{};
   how.flags = kDirectory;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  Fd found;
-  if (!fail_point_error("tree.open_beneath")) {
-    found.reset(static_cast<int>(::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how)));
-  }
+  // Linux before 5.6, and filters of system calls that do not know it, as the worker's own.
+  static std::atomic<bool> is_unknown{false};
+  if (is_unknown.load(std::memory_order_relaxed) || fail_point_error("tree.open_beneath")) return walk(directory, path);
+  Fd found(static_cast<int>(::syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how)));
   if (found) return found;
-  // Linux before 5.6, and filters of system calls that do not know it.
-  if (errno == ENOSYS || errno == EPERM) return walk(directory, path);
+  if (errno == ENOSYS || errno == EPERM) {
+    is_unknown.store(true, std::memory_order_relaxed);
+    return walk(directory, path);
+  }
   if (errno == ELOOP || errno == ENOTDIR) errno = ENOENT;
   return fail_errno("open", path);
 }

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import platform
 import shutil
 import signal
 import stat
@@ -20,6 +21,9 @@ HOLD_OPENS = "hold opens"
 IN_HEADER = struct.Struct("=IIQQIIII")
 NOSUID_NODEV = 0x6
 REQUEST_ROOM = 1 << 18
+OPEN_TREE, MOVE_MOUNT = 428, 429  # of all machines
+UMOUNT2 = 39 if platform.machine() == "aarch64" else 166
+AT_FDCWD, OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH, MNT_DETACH = -100, 1, 4, 2
 
 
 def attributes(path, number):
@@ -105,18 +109,48 @@ def hung_files(source: Path, mountpoint: Path, by=signal.SIGSTOP, how=()):
 
 
 @contextlib.contextmanager
-def open_hangs(file: Path, room: Path):
-    """Whoever opens this file waits until a signal comes for it, as on a disk that does not answer. All else that is asked of the file is
-    answered, and other files are as they were. `room`: a directory that this makes."""
+def open_hangs(file: Path, room: Path, process):
+    """Whoever opens this file waits until a signal comes for it, as on a disk that does not answer, in the mount namespace of this
+    process. All else that is asked of the file is answered, and other files are as they were. `room`: a directory that this makes."""
     source = room / "source"
     source.mkdir(parents=True)
     shutil.copy2(file, source / file.name)
-    with hung_files(source, room / "hung", how=[HOLD_OPENS]):
-        subprocess.run(["mount", "--bind", room / "hung" / file.name, file], check=True)
+    with hung_files(source, room / "hung", how=[HOLD_OPENS]), open(f"/proc/{process}/ns/mnt", "rb") as space:
+        # Cut off from its own namespace, so that it may go into another one.
+        tree = system_call(OPEN_TREE, AT_FDCWD, bytes(room / "hung" / file.name), OPEN_TREE_CLONE | os.O_CLOEXEC)
+        in_namespace(space, lambda: system_call(MOVE_MOUNT, tree, b"", AT_FDCWD, bytes(file), MOVE_MOUNT_F_EMPTY_PATH))
+        os.close(tree)
         try:
             yield
         finally:
-            subprocess.run(["umount", "-l", file], check=True)
+            in_namespace(space, lambda: taken_away(file))
+
+
+def taken_away(file):
+    """Who served may have gone meanwhile, and its store with it."""
+    try:
+        return system_call(UMOUNT2, bytes(file), MNT_DETACH)
+    except OSError as failed:
+        return 0 if failed.errno in (errno.ENOENT, errno.EINVAL) else -1
+
+
+def system_call(number, *arguments):
+    result = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"system call {number}")
+    return result
+
+
+def in_namespace(space, act):
+    """Does this in a child that lives in that mount namespace."""
+    child = os.fork()
+    if child == 0:
+        try:
+            code = 0 if ctypes.CDLL(None).setns(space.fileno(), 0) == 0 and act() >= 0 else 1
+        except OSError as failed:
+            code = failed.errno
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0, "the mount in the worker's namespace"
 
 
 if __name__ == "__main__":

@@ -71,7 +71,8 @@ class Node:
         """The environment of this node's programs without the variables of any cache."""
         env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
         env.update(TMPDIR=str(self.tmp), HOME=str(self.home), PATH=f"{self.root / 'tools'}{os.pathsep}{os.environ['PATH']}",
-                   PYTHONNOUSERSITE="1", PYTHONDONTWRITEBYTECODE="1")
+                   PYTHONNOUSERSITE="1", PYTHONDONTWRITEBYTECODE="1",
+                   INDUCTORFS_END_ON_REFUSED_CALL="yes")  # of a worker, so that nothing passes beside one (base/call_filter.h)
         env.update(self._environment)
         return env
 
@@ -226,7 +227,7 @@ class Node:
         """Pids of the processes that serve this mountpoint: one, or none while a worker is being replaced."""
         found = self._processes("inductorfs", "worker")
         # One that a worker has just forked is called the same until it becomes the program that it is to run.
-        return [pid for pid in found if parent(pid) not in found]
+        return [pid for pid in found if parent(pid) not in found and comm(pid) != "inductorfs-mess"]
 
     def supervisors(self):
         """Pids of the processes that keep this mount, and start another worker when one ends."""
@@ -235,7 +236,8 @@ class Node:
 
     def messengers(self):
         """Pids of the processes that tell the kernel what to forget."""
-        return self._processes("inductorfs-messenger")
+        own = [pid for pid in self._processes("inductorfs", "worker") if comm(pid) == "inductorfs-mess"]
+        return self._processes("inductorfs-messenger") + own
 
     def examiners(self):
         """Pids of the processes that have others looked at."""

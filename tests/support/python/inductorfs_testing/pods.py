@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from . import compare, places
+from .node import parent
 from .processes import Failed, run, wait_until
 
 MANIFESTS = places.REPOSITORY / "packaging" / "kubernetes"
@@ -215,17 +216,23 @@ class PodContainer:
         return self
 
     def processes(self):
-        """All processes in the container's mount namespace."""
+        """All processes in the container's mount namespace, and what they have started in others, as a worker is."""
         try:
             mine = os.readlink(f"/proc/{self.pid}/ns/mnt")
         except (OSError, Failed):
             return []
-        found = []
+        found, parents = set(), {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and os.readlink(entry / "ns/mnt") == mine:
-                    found.append(int(entry.name))
-        return found
+                if entry.name.isdigit():
+                    parents[int(entry.name)] = parent(int(entry.name))
+                    if os.readlink(entry / "ns/mnt") == mine:
+                        found.add(int(entry.name))
+        more = found
+        while more:
+            more = {pid for pid, above in parents.items() if above in found} - found
+            found |= more
+        return sorted(found)
 
     def end(self, grace=60):
         """What the runtime does with a pod that is deleted: SIGTERM to the first process, and SIGKILL to all that is left when it has

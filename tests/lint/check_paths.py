@@ -21,7 +21,7 @@ HELPER = r"(?:open_at|open_regular|open_in_root|read_regular|read_file|write_fil
 CALL = re.compile(rf"(?<![\w.>:])({AT}|{PLAIN}|{HELPER})\((?=\s*([^;]*))|(std::filesystem\b|std::[io]?fstream\b)")
 # Of the two halves of one HeldParent.
 HELD = re.compile(r"(\w+)(\.|->)fd\(\), \1\2name\(\)")
-PROC = re.compile(r'AT_FDCWD, (proc_path\(|"/proc/|kBootIdFile)')
+PROC = re.compile(r'AT_FDCWD, (proc_path\(|"/proc/)')
 MAY_FOLLOW = {"open_at", "openat", "fstatat", "fchownat", "utimensat"}
 TWO_PATHS = {"linkat", "renameat", "renameat2"}
 

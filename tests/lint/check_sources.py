@@ -21,6 +21,10 @@ SKIPS_ALLOWED = {"tests/support/lacks.h", "tests/support/python/inductorfs_testi
                  *WORDS_ALLOWED}
 # getaddrinfo has no deadline, nor has the kernel while it looks at another user's process: the caller leaves, the thread cannot.
 DETACHED = {"src/redis/dial.cc", "src/fingerprint/background.cc", "src/supervisor/carriers.cc"}
+# Root's worker is another user than who mounted (docs/decisions/0042). Whose a file on the disk is one place alone asks.
+USERS = re.compile(r"\bgete?[ug]id\(")
+OF_WORKER = re.compile(r"(?:src|include/inductorfs)/(?:vfs|store|catalog|remote|redis|ledger|takeover|layout|codec|archive)/")
+DISK_USERS = {"src/vfs/tree/file_owner.cc"}
 THREADS = ("Immutable after construction.", "Safe for concurrent use.", "safe for concurrent use", "Needs external",
            "Confined to the")
 CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\]\]\s*)?(\w+)[^;]*\{")
@@ -74,6 +78,8 @@ def check_text(relative, lines):
             yield f"{name}:{number}: a sleep in a test; wait for a condition with a deadline"
         if ".detach()" in line and name not in DETACHED:
             yield f"{name}:{number}: a detached thread"
+        if OF_WORKER.match(name) and name not in DISK_USERS and USERS.search(line):
+            yield f"{name}:{number}: the user of a process that is not who mounted; use own_uid() of base/own_user.h"
 
 
 def check_names(sources):

@@ -146,6 +146,9 @@ Result<std::string> own_program() {
   return std::string(path.data(), static_cast<size_t>(size));
 }
 
+namespace {
+
+/// Beside this program, or where it is installed. kNotFound with the remedy.
 Result<std::string> find_supervisor(const std::string& program) {
   constexpr const char* kName = "/inductorfs-supervisor";
   const std::string directory = program.substr(0, program.rfind('/'));
@@ -157,6 +160,8 @@ Result<std::string> find_supervisor(const std::string& program) {
   return fail(ErrorCode::kNotFound, "inductorfs-supervisor is missing: " + directory +
                                         " and " INDUCTORFS_LIBEXEC ": install the whole package");
 }
+
+}  // namespace
 
 Error launch_supervisor(const config::Frozen& mount, const std::string& program, const Fd& tree, Readiness& readiness) {
   const Result<std::string> supervisor = find_supervisor(program);

@@ -22,7 +22,7 @@ class CallFilter {
   [[nodiscard]] static Result<CallFilter> for_reading();
 
   /// Of a process that serves a mount: it reads and writes files, connects and listens, and has threads. It runs no
-  /// program and no memory that it has written, changes no right, user, owner or namespace, makes no set-id file,
+  /// program and no memory that it has written, changes no right, user or namespace, makes no set-id file,
   /// mounts nothing, looks into no process, and stops none but itself, which is the one that calls this. Each other
   /// call is refused with ENOSYS.
   [[nodiscard]] static Result<CallFilter> for_serving();

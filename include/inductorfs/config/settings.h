@@ -69,7 +69,7 @@ struct Settings {
   std::string alias;                 ///< absolute, as the user spelled it
   std::optional<WorkerUser> worker;  ///< nothing: the worker stays who mounts
   std::string no_worker_user;        ///< why root's worker stays root, in the words of a warning
-  std::string no_worker_tree;        ///< why its worker sees the host's files, in the words of a warning
+  std::string no_worker_tree;        ///< why its worker has no tree, and what to do; the warning's second half
   std::string store_root;            ///< the store's path on its disk, where a tree shows the store; else empty
   std::string remote;
   std::string password_file;

@@ -12,8 +12,6 @@ namespace inductorfs::mount {
 [[nodiscard]] Error launch_supervisor(const config::Frozen& mount, const std::string& program, const Fd& tree,
                                       Readiness& readiness);
 
-/// Finds the supervisor's program beside this program, or where it is installed. kNotFound with the remedy.
-[[nodiscard]] Result<std::string> find_supervisor(const std::string& program);
 /// Returns the path of the program that this process runs.
 [[nodiscard]] Result<std::string> own_program();
 

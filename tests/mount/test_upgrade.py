@@ -106,15 +106,14 @@ def test_all_mounts_of_a_user_are_upgraded(cluster):
     nodes = [cluster.node(name, start=False) for name in "ab"]
     options = " ".join(map(str, cluster.options()))
     script = cluster.directory / "script"
-    lines = ["set -eu", "mount -t tmpfs tmpfs /run"]
+    # Root's command names the mounts of other tests that it sees, with what is wrong with them at this moment.
+    lines = ["set -eu", "grep -o ' /[^ ]* fuse[.]inductorfs ' /proc/mounts | cut -d' ' -f2 | xargs -rn1 umount --lazy", "mount -t tmpfs tmpfs /run"]
     lines += [f"{PROGRAM} mount {node.cache} --store {node.store} {options}" for node in nodes]
     lines += [f"{PROGRAM} upgrade --all --json"]
     lines += [f"{PROGRAM} unmount {node.cache}" for node in nodes]
     script.write_text("\n".join(lines))
     done = run(["unshare", "-m", "sh", script], nodes[0].env(), seconds=120)
-    # Of dead mounts of other tests, which root's command names.
-    others = [line for line in done.err.splitlines() if "not upgraded: the daemon has ended" in line and str(cluster.directory) not in line]
-    assert (done.code, done.err.splitlines()) == (0, others)
+    assert (done.code, done.err) == (0, "")
     told = {one["mountpoint"]: one["upgraded"] for one in json.loads(done.out)}
     assert told == {str(node.cache): True for node in nodes}
     for node in nodes:

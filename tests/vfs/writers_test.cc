@@ -411,6 +411,7 @@ TEST_F(WritersTest, KeepsWhatACrashLeftWithoutAMark) {
   const std::string path = code_path("crash");
   ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
   ASSERT_TRUE(a.triton_compile(directory, "first", own_pid()));
+  ASSERT_TRUE(a.sync());
   a.stop();
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, on_disk(a, path), "print()"));
   for (const char* name : {"k.json", "k.source", "k.ttir", "__grp__k.json"}) {

@@ -59,11 +59,11 @@ class FaultyDisk(Disk):
 
 class Told:
     """What programs were told of what they made: {name: digests that it may have}, the names whose absence nobody can rule out, since the
-    call that was to make them failed, the names that were removed, the seeds of whole Triton sets, and {name that was changed when it
-    was shared: what other nodes may go on to see}."""
+    call that was to make them failed, the names that were removed, the seeds of whole Triton sets, {name that was changed when it
+    was shared: what other nodes may go on to see}, and {name: digests that it may have on this host alone}."""
 
     def __init__(self):
-        self.files, self.doubtful, self.removed, self.sets, self.changed = {}, set(), [], [], {}
+        self.files, self.doubtful, self.removed, self.sets, self.changed, self.here = {}, set(), [], [], {}, {}
 
     def may_be(self, name, content):
         if name not in self.files:
@@ -73,6 +73,7 @@ class Told:
     def is_now(self, name, content):
         self.files[name] = [digest(content)]
         self.doubtful.discard(name)
+        self.here.pop(name, None)
 
     def may_go(self, name):
         self.doubtful.add(name)
@@ -83,9 +84,10 @@ class Told:
         self.removed.append(name)
 
     def shared(self):
-        """Of it what other nodes see; they keep what is removed here."""
+        """Of it what other nodes see; they keep what is removed here. What is doubtful they may lack, and have it whole or not at all."""
         part = Told()
-        part.files = {name: digests for name, digests in self.files.items() if not name.startswith("own/") and name not in self.doubtful}
+        part.files = {name: digests for name, digests in self.files.items() if not name.startswith("own/")}
+        part.doubtful = self.doubtful & part.files.keys()
         for name in self.changed.keys() & part.files.keys():
             part.files[name] = part.files[name] + self.changed[name]
         part.sets = self.sets
@@ -191,6 +193,7 @@ class Writer:
         build.mkdir()
         content = library() + self._content("library")
         self._told.may_be(name, content)
+        self._told.here[name] = beginnings(content)
         write_whole(final, content)
         build.rmdir()
         self._told.is_now(name, content)
@@ -228,6 +231,16 @@ def library():
         return Path(made.name).read_bytes()
 
 
+def beginnings(content):
+    """The digest of each, the whole among them."""
+    read = hashlib.sha256()
+    digests = {read.hexdigest()}
+    for at in range(len(content)):
+        read.update(content[at:at + 1])
+        digests.add(read.hexdigest())
+    return digests
+
+
 def digest(content):
     return hashlib.sha256(content).hexdigest()
 
@@ -247,7 +260,7 @@ def look(cache, told):
             found["failed"].append(f"{name}: {error}")
 
     for name, digests in told.files.items():
-        note(name, lambda: digest((cache / name).read_bytes()) in digests)
+        note(name, lambda: digest((cache / name).read_bytes()) in {*digests, *told.here.get(name, ())})
     for name in told.removed:
         note(f"removed {name}", lambda: not os.path.lexists(cache / name))
     for seed in told.sets:

@@ -216,6 +216,7 @@ bool copy_links() {
 /// In the child. Answers what it could not do, or nothing.
 std::string build(const std::vector<ShownPlace>& places, const config::Settings& settings) {
   const std::string boot = boot_id();
+  const std::string named = places::tree_source();
   const auto failed = [](const std::string& what) { return what + ": " + std::strerror(errno); };
   (void)::umask(0);
   if (::unshare(CLONE_NEWNS) != 0) return failed("make a mount namespace");
@@ -226,8 +227,7 @@ std::string build(const std::vector<ShownPlace>& places, const config::Settings&
   if (!sources) return sources.error().what();
   const auto cpus = open_at(AT_FDCWD, kCpuInfo, O_PATH);
   if (!cpus) return std::string("open ") + kCpuInfo + ": " + std::strerror(errno);
-  if (::mount(places::kTreeSource.data(), kBase, "tmpfs", kPlain, "mode=755,size=1m") != 0)
-    return failed("mount a tmpfs");
+  if (::mount(named.c_str(), kBase, "tmpfs", kPlain, "mode=755,size=1m") != 0) return failed("mount a tmpfs");
   if (!copy_links() || !write_boot_id(boot)) return failed("write to a tmpfs");
   for (const Source& source : *sources) {
     if (!show(source)) return failed("show " + source.place.path);

@@ -143,6 +143,13 @@ bool only_messenger_is_left(const MountEntry& mount) {
 
 }  // namespace
 
+std::string tree_source() {
+  std::array<char, 64> space{};  // "mnt:[4026531840]"
+  // Without /proc nobody is found here by it either.
+  (void)::readlink("/proc/self/ns/mnt", space.data(), space.size() - 1);
+  return "inductorfs-tree:" + std::string(space.data());
+}
+
 bool is_dead_mount(const std::string& path) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -161,12 +168,12 @@ bool is_dead_mount(const std::string& path) {
 
 bool has_processes_here(const MountEntry& mount) {
   constexpr uint64_t kTableLimit = 64ULL << 20;
+  const std::string tree = tree_source();
   bool found = false;
   look_at_processes(mount.mount_point, fuse_user_of(mount).value_or(0), [&](const std::string& task, Part) {
     const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + task + "/mountinfo", kTableLimit);
     const std::vector<MountEntry> table = text ? parse_mount_table(*text) : std::vector<MountEntry>();
-    // Who lives in a tree of its own sees no mount from there, and is taken for this one's.
-    const auto is_tree = [](const MountEntry& entry) { return entry.source == kTreeSource; };
+    const auto is_tree = [&](const MountEntry& entry) { return entry.source == tree; };
     found = find_mount_by_id(table, mount.id) != nullptr || std::ranges::any_of(table, is_tree);
     return !found;
   });

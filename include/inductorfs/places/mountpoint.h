@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -14,8 +13,9 @@
 /// there.
 namespace inductorfs::places {
 
-/// The source of the file system at the root of the tree that serving processes live in (mount/worker_tree.h).
-inline constexpr std::string_view kTreeSource = "inductorfs-tree";
+/// Returns the source of the file system at the root of the tree that serving processes live in (mount/worker_tree.h).
+/// It names the mount namespace of the caller, who makes the tree: in the tree the mount itself is not seen.
+[[nodiscard]] std::string tree_source();
 
 /// Says whether `path` is a mount whose daemon is gone (ENOTCONN). A child process with a deadline asks the kernel,
 /// because every process that touches a mount hangs while its daemon hangs.

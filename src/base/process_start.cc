@@ -50,10 +50,7 @@ std::optional<uint64_t> ticks_in_stat(std::string_view stat) {
   return all;
 }
 
-bool is_busy_in_stat(std::string_view stat) {
-  const char state = state_in_stat(stat);
-  return state == 'R' || state == 'D';
-}
+bool waits_for_disk_in_stat(std::string_view stat) { return state_in_stat(stat) == 'D'; }
 
 std::optional<pid_t> parent_in_stat(std::string_view stat) { return field_in_stat<pid_t>(stat, kBlanksBeforeParent); }
 

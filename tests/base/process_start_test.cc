@@ -36,8 +36,9 @@ TEST(ProcessStart, TellsTheProcessorTimeOfAProcessWithItsEndedChildren) {
 }
 
 TEST(ProcessStart, AThreadThatRunsOrWaitsForADiskIsBusy) {
-  EXPECT_TRUE(is_busy_in_stat(stat_of('R', 1)) && is_busy_in_stat(stat_of('D', 1)));
-  EXPECT_FALSE(is_busy_in_stat(stat_of('S', 1)) || is_busy_in_stat(stat_of('T', 1)) || is_busy_in_stat("1 (R)"));
+  EXPECT_TRUE(waits_for_disk_in_stat(stat_of('D', 1)));
+  for (const char state : {'S', 'R', 'T'}) EXPECT_FALSE(waits_for_disk_in_stat(stat_of(state, 1))) << state;
+  EXPECT_FALSE(waits_for_disk_in_stat("1 (D)"));
 }
 
 }  // namespace

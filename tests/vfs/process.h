@@ -3,6 +3,7 @@
 
 #include <linux/sched.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -19,10 +20,15 @@ namespace inductorfs::testing {
 class Process {
  public:
   Process() : pid_(::fork()) { wait_if_child(); }
-  /// One that uses a processor, half of it; or that waits for a child which does.
-  enum class Work { kItself, kByChild };
+  /// One that uses a processor, half of it; or that waits for a child which does; or that uses all of the first
+  /// processor of this one's; or that is always ready to run there, and runs when nobody else does.
+  enum class Work { kItself, kByChild, kAll, kLeftOver };
   explicit Process(Work work) : pid_(::fork()) {
-    if (pid_ == 0 && (work == Work::kItself || ::fork() == 0)) work_on();
+    const bool by_child = work == Work::kByChild;
+    if (pid_ == 0 && (!by_child || ::fork() == 0)) {
+      if (work == Work::kAll || work == Work::kLeftOver) spin(work == Work::kLeftOver);
+      work_on();
+    }
     wait_if_child();
   }
   /// With a number that is free. Needs root; alive() tells whether it came to be.
@@ -54,6 +60,22 @@ class Process {
       for (const auto begin = used(); used() - begin < std::chrono::milliseconds(50);) {
       }
       (void)::poll(nullptr, 0, 50);  // a pause, not a wait for a condition
+    }
+    ::_exit(0);
+  }
+  /// Ends with the process that it was forked by.
+  [[noreturn]] static void spin(bool is_last) {
+    cpu_set_t all;
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    if (::sched_getaffinity(0, sizeof all, &all) != 0) ::_exit(1);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &first);
+    }
+    const sched_param none{};
+    if (::sched_setaffinity(0, sizeof first, &first) != 0) ::_exit(1);
+    if (is_last && ::sched_setscheduler(0, SCHED_IDLE, &none) != 0) ::_exit(1);
+    for (const pid_t parent = ::getppid(); ::getppid() == parent;) {
     }
     ::_exit(0);
   }

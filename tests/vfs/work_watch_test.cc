@@ -31,11 +31,27 @@ TEST(WorkWatch, TellsTheProcessThatWaitsFromThoseThatWork) {
   std::set<SetOwner> waiting;
   EXPECT_TRUE(eventually([&] {
     // Between two looks the others use more than one that only looks around.
-    (void)::poll(nullptr, 0, 500);
+    (void)::poll(nullptr, 0, 900);
     waiting = watch.waiting_of(all);
     return !waiting.empty();
   }));
   EXPECT_EQ(waiting, std::set<SetOwner>{sleeper});
+}
+
+/// On a host with much to do each thread that wakes now and then to look whether there is anything for it waits for a
+/// processor then, and is seen so.
+TEST(WorkWatch, TakesNobodyWhoIsReadyAndDoesNothingForOneWhoWorks) {
+  const Process works(Process::Work::kAll);
+  const Process is_ready(Process::Work::kLeftOver);
+  const std::vector<SetOwner> all{vfs::set_owner_of(works.pid()), vfs::set_owner_of(is_ready.pid())};
+  WorkWatch watch(Milliseconds(1'500));
+  std::set<SetOwner> waiting;
+  EXPECT_TRUE(eventually([&] {
+    (void)::poll(nullptr, 0, 900);
+    waiting = watch.waiting_of(all);
+    return !waiting.empty();
+  }));
+  EXPECT_EQ(waiting, std::set<SetOwner>{all[1]});
 }
 
 }  // namespace

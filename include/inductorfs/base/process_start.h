@@ -19,9 +19,8 @@ namespace inductorfs {
 /// same text.
 [[nodiscard]] std::optional<uint64_t> ticks_in_stat(std::string_view stat);
 
-/// Says whether the thread is on a processor, waits for one, or waits for a disk, from the text of its
-/// /proc/PID/task/TID/stat.
-[[nodiscard]] bool is_busy_in_stat(std::string_view stat);
+/// Says whether the thread waits for a disk, from the text of its /proc/PID/task/TID/stat.
+[[nodiscard]] bool waits_for_disk_in_stat(std::string_view stat);
 
 /// Says whether the process has ended and only its parent has not looked yet (a zombie), from the same text. A process
 /// whose first thread has ended before others is none.

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -19,7 +21,7 @@ namespace {
 constexpr uint64_t kFileLimit = uint64_t{64} * 1024;
 /// Of a process with its descendants; whoever has more works.
 constexpr size_t kMostThreadsOfOne = 4096;
-/// Threads that look now and then whether there is anything to do use less between two looks.
+/// Threads that look now and then whether there is anything to do use less in a second.
 constexpr uint64_t kTicksOfNothing = 2;
 
 struct Work {
@@ -51,7 +53,7 @@ void add_work(pid_t process, Work& work, std::vector<pid_t>& more) {
     if (!thread) continue;
     // The kernel has this file if it was built with CONFIG_PROC_CHILDREN; a descendant that is not seen may work.
     const auto children = read_file(AT_FDCWD, at->path().string() + "/children", kFileLimit);
-    work.goes_on = is_busy_in_stat(*thread) || !children || ++work.threads > kMostThreadsOfOne;
+    work.goes_on = waits_for_disk_in_stat(*thread) || !children || ++work.threads > kMostThreadsOfOne;
     if (children) add_numbers(*children, more);
   }
 }
@@ -80,9 +82,11 @@ std::set<SetOwner> WorkWatch::waiting_of(const std::vector<SetOwner>& processes)
     const uint64_t ticks = before == seen_.end() ? work.ticks : before->second.ticks;
     const uint64_t grown =
         work.ticks > ticks ? work.ticks - ticks : ticks - work.ticks;  // an ended child takes its own
-    const bool works = before == seen_.end() || work.goes_on || grown > kTicksOfNothing;
+    const SteadyTime looked = before == seen_.end() ? now : before->second.looked;
+    const auto seconds = std::max<uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(now - looked).count(), 1);
+    const bool works = before == seen_.end() || work.goes_on || grown > kTicksOfNothing * seconds;
     const SteadyTime worked = works ? now : before->second.worked;
-    seen[process] = {work.ticks, worked};
+    seen[process] = {work.ticks, now, worked};
     if (now - worked >= patience_) waiting.insert(process);
   }
   seen_ = std::move(seen);

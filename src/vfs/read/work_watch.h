@@ -11,8 +11,9 @@
 
 namespace inductorfs::vfs {
 
-/// Tells which processes wait: neither they nor their descendants have used a processor for a while, and no thread of
-/// them runs, or waits for a disk. What cannot be seen counts as work. A thread that spins while it waits works.
+/// Tells which processes wait: they and their descendants have used next to nothing of a processor for a while, and no
+/// thread of them waits for a disk. A thread that is ready to run shows nothing: on a host with much to do each that
+/// wakes to look around is. What cannot be seen counts as work, and so does a thread that spins while it waits.
 /// Confined to one thread.
 class WorkWatch {
  public:
@@ -25,6 +26,7 @@ class WorkWatch {
  private:
   struct Seen {
     uint64_t ticks = 0;
+    SteadyTime looked{};
     SteadyTime worked{};  ///< when it was seen to work last, or seen first
   };
   const Milliseconds patience_;

@@ -10,6 +10,7 @@
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -84,6 +85,33 @@ class GivingSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
   }
   void flush_() override {}
   std::function<void(Level, std::string_view)> take_;
+};
+
+/// A file that has no name here. Safe for concurrent use.
+class DescriptorSink final : public spdlog::sinks::sink {
+ public:
+  explicit DescriptorSink(Fd file) : file_(std::move(file)) {}
+  void log(const spdlog::details::log_msg& message) override {
+    formatter_.with([&](std::unique_ptr<spdlog::formatter>& formatter) {
+      spdlog::memory_buf_t line;
+      formatter->format(message, line);
+      struct stat status {};
+      const bool is_full = ::fstat(file_.get(), &status) == 0 && status.st_size + line.size() > kFileLimit;
+      if (is_full && S_ISREG(status.st_mode)) (void)::ftruncate(file_.get(), 0);
+      (void)::write(file_.get(), line.data(), line.size());  // a full disk: there is nobody else to tell
+    });
+  }
+  void flush() override {}
+  void set_pattern(const std::string& pattern) override {
+    set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern));
+  }
+  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+    formatter_.with([&](std::unique_ptr<spdlog::formatter>& now) { now = std::move(formatter); });
+  }
+
+ private:
+  const Fd file_;
+  Guarded<std::unique_ptr<spdlog::formatter>> formatter_;
 };
 
 /// `to_journal`: the journal stores the time itself.
@@ -244,6 +272,11 @@ Result<void> open(const std::string& path, Level lowest) {
   destination().logger.write(
       [&](Logger& current) { current = make_logger(std::move(sink), lowest, path.empty() && stderr_is_journal()); });
   return {};
+}
+
+void open_given(Fd file, Level lowest) {
+  auto sink = std::make_shared<DescriptorSink>(std::move(file));
+  destination().logger.write([&](Logger& current) { current = make_logger(std::move(sink), lowest, false); });
 }
 
 void give_lines_to(std::function<void(Level level, std::string_view line)> take) {

@@ -18,7 +18,6 @@
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
-#include "inductorfs/base/guarded.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/base/regular_file.h"
@@ -334,16 +333,6 @@ Result<void> open_log(const config::Settings& settings) {
   const bool is_file = !path.empty() && ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
   if (is_file && ::chmod(path.c_str(), kLogMode) != 0 && errno != EPERM) return fail_errno("chmod", path);
   return {};
-}
-
-Result<void> open_given_log(const config::Settings& settings, Fd file) {
-  static auto* const held = new Guarded<Fd>;  // by its number the log is opened again when it is full
-  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-  return held->with([&](Fd& now) {
-    Result<void> opened = log::open(path, settings.log_level);
-    if (opened) now = std::move(file);
-    return opened;
-  });
 }
 
 host::FactsRequest facts_request(const config::Settings& settings) {

@@ -8,7 +8,7 @@
 #include "asked_processes.h"
 #include "drain.h"
 #include "inductorfs/base/fail_point.h"
-#include "inductorfs/base/log.h"
+#include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/host/report.h"
@@ -79,7 +79,8 @@ void StopEvent::raise() noexcept {
 Result<void> open_worker_log(const config::Settings& settings, const Supervision& supervision) {
   if (!settings.worker || log_elsewhere(settings).empty()) return open_log(settings);
   INDUCTORFS_TRY_ASSIGN(auto file, Mounter(supervision.mounter(), supervision.mounter_silent()).open_log());
-  return open_given_log(settings, std::move(file));
+  log::open_given(std::move(file), settings.log_level);
+  return {};
 }
 
 Result<std::unique_ptr<Service>> Service::open(const config::Settings& settings, const config::Ownership& ownership,

@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "file_bounds.h"
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/host_error.h"
@@ -225,7 +226,7 @@ void tell_warnings(const config::Settings& settings, const std::vector<std::stri
 }
 
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
-Result<void> serve(config::Settings& settings, Inheritance& inherited) {
+Result<void> serve(config::Settings& settings, Inheritance& inherited, const Result<void>& bounds) {
   INDUCTORFS_TRY_ASSIGN(auto signals, Signals::open());
   INDUCTORFS_TRY_ASSIGN(const auto ended, StopEvent::create());
   Supervision& supervision = *inherited.supervision;
@@ -252,6 +253,7 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
                                                                       {"remote", log::redact_url(settings.remote)},
                                                                       {"store", settings.store},
                                                                       {"version", INDUCTORFS_VERSION}});
+  if (!bounds) log::info("mount.no_landlock", {{"why", bounds.error().what()}});
   tell_warnings(settings, service->warnings(), inherited.readiness);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=" + service->summary());
   MainLoop loop(settings, supervision, *service, signals, *ended);
@@ -286,8 +288,9 @@ int worker_command() {
     return EXIT_FAILURE;
   }
   config::Settings& settings = inherited->mount.settings;
+  const Result<void> bounds = settings.store_root.empty() ? Result<void>() : stay_in_tree(settings);
   put_under_filter(settings);
-  const Result<void> served = serve(settings, *inherited);
+  const Result<void> served = serve(settings, *inherited, bounds);
   if (served) return EXIT_SUCCESS;
   // Where the log is standard error, once, and in the words of an answer.
   const bool log_is_stderr = log_path(settings).empty();

@@ -4,13 +4,16 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <thread>
 #include <vector>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/log_lines.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::log {
@@ -45,6 +48,22 @@ TEST_F(Log, ValuesAreQuotedWhenTheyMustBe) {
   open_file(Level::kInfo);
   info("event", {{"a", "two words"}, {"b", ""}, {"c", "k=v"}, {"d", "say \"hi\"\n\x01"}, {"e", "plain/ü"}});
   EXPECT_EQ(untimed(), "info event a=\"two words\" b=\"\" c=\"k=v\" d=\"say \\\"hi\\\"\\n\\u0001\" e=plain/ü\n");
+}
+
+TEST_F(Log, GoesToAFileThatSomebodyElseHasOpened) {
+  Fd file(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  ASSERT_TRUE(file);
+  // It is begun anew when it is full, by whoever may not open it.
+  ASSERT_EQ(::ftruncate(file.get(), (16 << 20) - 20), 0);
+  ASSERT_EQ(::unlink(file_.c_str()), 0);
+  const Fd seen(::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  open_given(std::move(file), Level::kInfo);
+  debug("nothing");
+  info("first");
+  warning("second");
+  std::string text(200, '\0');
+  text.resize(static_cast<size_t>(std::max<ssize_t>(::pread(seen.get(), text.data(), text.size(), 0), 0)));
+  EXPECT_TRUE(std::regex_match(text, std::regex("[^ ]+Z info first\n[^ ]+Z warning second\n"))) << text;
 }
 
 TEST_F(Log, OneEventIsOneLineWhateverIsInIt) {

@@ -34,6 +34,11 @@ PEER = ("import ctypes, signal\nfor number in range(1, 32):\n  if number not in 
         "ctypes.CDLL(None).prctl(4, 0)\nprint('ready', flush=True)\nwhile True: signal.pause()")
 
 
+def landlock():
+    """The kernel's version of it; below 0: it has none."""
+    return LIBC.syscall(444, None, ctypes.c_size_t(0), 1)  # landlock_create_ruleset(2)
+
+
 class Scene:
     """A mount of root's, a process of the worker's user beside it, and things of the host that are open to everybody."""
 
@@ -70,11 +75,14 @@ class Scene:
         made = [function(KEY, *arguments) for function, *arguments in ((LIBC.shmget, 4096, 0o1777), (LIBC.semget, 1, 0o1777), (LIBC.msgget, 0o1777))]
         assert min(made) >= 0
         self.segment = made[0]
-        with socket.socket(socket.AF_UNIX) as self.listener, subprocess.Popen([sys.executable, "-c", PEER], stdout=subprocess.PIPE, user=self.user,
-                                                                              group=self.user, extra_groups=[]) as self.peer:
+        as_worker = {"user": self.user, "group": self.user, "extra_groups": []}
+        with socket.socket(socket.AF_UNIX) as self.listener, socket.socket(socket.AF_UNIX) as abstract, \
+                subprocess.Popen([sys.executable, "-c", PEER], stdout=subprocess.PIPE, **as_worker) as self.peer:
             try:
                 self.listener.bind(str(self.open_tree / "socket"))
                 self.listener.listen()
+                abstract.bind(f"\0{NAME}")
+                abstract.listen()
                 (self.open_tree / "socket").chmod(0o777)
                 assert self.peer.stdout.readline() == b"ready\n"
                 self.before = self.outside()
@@ -310,6 +318,12 @@ def sockets(scene):
                  "/run/containerd/containerd.sock", "/dev/log", scene.open_tree / "socket"):
         address = address_of(path)
         yield Attempt(f"connect {path}", ["socket 1 1 0", f"connect %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
+    if landlock() >= 6:
+        address = struct.pack("H", socket.AF_UNIX) + b"\0" + NAME.encode()
+        yield Attempt("connect to an abstract socket", ["socket 1 1 0", f"connect %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
+    if landlock() >= 4:
+        address = struct.pack("=HHI8x", socket.AF_INET, 0, 0)
+        yield Attempt("listen on a port", ["socket 2 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
     address = address_of(scene.open_tree / "bound")
     yield Attempt("bind among the canaries", ["socket 1 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
 
@@ -357,6 +371,37 @@ def test_its_store_gets_no_set_uid_program(scene):
     mount = int(field_of(Path(f"/proc/{worker}/fdinfo/{number}").read_text(), "mnt_id"))
     _, options = mounts_of(worker)[mount]
     assert {"nosuid", "nodev", "noexec"} <= options, options
+
+
+def test_an_open_directory_that_is_handed_in_leads_nowhere(scene):
+    """An accomplice on the host has what everybody has, and the worker's user has more: other mounts' stores."""
+    if landlock() < 2:
+        lack("a kernel with Landlock of Linux 5.19")
+    place = scene.node.store / f"{NAME}-socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        place.chmod(0o777)
+        address = address_of(place)
+        (sock, connected), _ = inside(scene.worker, ["socket 1 5 0", f"connect $0 hex:{address.hex()} {len(address)}"])
+        assert connected == 0
+        connection, _ = listener.accept()
+        with connection:
+            directory = os.open(scene.open_tree, os.O_RDONLY)
+            socket.send_fds(connection, [b"x"], [directory])
+            os.close(directory)
+            (_, received), _ = inside(scene.worker, ["mmap 0 4096 3 34 -1 0", f"recvmsg {sock} words:0,0,0,0,$0,64,0 0"])
+    (given,) = [number for number, status in scene.directories().items() if os.path.samestat(status, scene.open_tree.stat())]
+    store = scene.in_store()
+    attempts = [opening("file", at=given), opening("file", WRITE, at=given), opening("below", at=given), opening("fresh", CREATE, at=given),
+                opening(f"/proc/self/fd/{given}/file"), one(f'mkdirat {given} "fresh" 0o777'), one(f'unlinkat {given} "removable" 0'),
+                one(f'symlinkat "file" {given} "fresh"'), one(f'renameat2 {given} "removable" {given} "fresh" 0'),
+                one(f'renameat2 {given} "removable" {store} {quoted(f"{NAME}-got")} 0', also=(18,)), one(f'linkat {given} "file" {given} "fresh" 0')]
+    try:
+        allowed = not_refused(scene.worker, attempts)
+    finally:
+        inside(scene.worker, [f"close {given}", f"close {sock}"])
+    assert received >= 0 and not allowed, "not refused:\n" + "\n".join(allowed)
 
 
 def test_its_rights_are_none(scene):

@@ -92,7 +92,7 @@ const std::map<std::string_view, long> kCalls{
     CALL(mprotect), CALL(msgget), CALL(munmap), CALL(name_to_handle_at), CALL(nanosleep), CALL(open_by_handle_at),
     CALL(open_tree), CALL(openat), CALL(openat2), CALL(perf_event_open), CALL(personality), CALL(pidfd_getfd),
     CALL(pidfd_open), CALL(pidfd_send_signal), CALL(pivot_root), CALL(pkey_mprotect), CALL(prctl), CALL(prlimit64),
-    CALL(process_madvise), CALL(process_vm_readv), CALL(process_vm_writev), CALL(ptrace), CALL(quotactl), CALL(read),
+    CALL(process_madvise), CALL(process_vm_readv), CALL(process_vm_writev), CALL(ptrace), CALL(quotactl), CALL(recvmsg), CALL(read),
     CALL(readlinkat), CALL(reboot), CALL(remap_file_pages), CALL(renameat2), CALL(request_key), CALL(rt_sigqueueinfo),
     CALL(sched_setaffinity), CALL(sched_setattr), CALL(sched_setscheduler), CALL(semget), CALL(sendto),
     CALL(setdomainname), CALL(setfsgid), CALL(setfsuid), CALL(setgid), CALL(setgroups), CALL(sethostname), CALL(setns),

@@ -50,8 +50,6 @@ struct Layers {
 /// a file, or wait for a pipe, of his choice. The worker's user may own the file, but no directory on the way.
 [[nodiscard]] Result<void> check_log(const std::string& path);
 [[nodiscard]] Result<void> open_log(const config::Settings& settings);
-/// The same with a file that somebody else has opened, whose path this process may not have.
-[[nodiscard]] Result<void> open_given_log(const config::Settings& settings, Fd file);
 [[nodiscard]] host::FactsRequest facts_request(const config::Settings& settings);
 
 /// Says whether a store may lie there: kInvalid on a file system that keeps no files or no extended attributes, in a

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "inductorfs/base/result.h"
+#include "inductorfs/config/settings.h"
+
+namespace inductorfs::mount {
+
+/// Has the kernel judge what this worker opens, makes and renames by where it lies, for good: in its tree of files
+/// (worker_tree.h) and nowhere else, whoever sends it an open directory of the host. It reaches no abstract socket of
+/// others and listens on no port, where the kernel has that, too (Linux 6.12 and 6.7). Once, before there are threads,
+/// without new privileges (prctl(2)). kNotSupported where the kernel has no Landlock that lets files be renamed across
+/// directories (Linux 5.19; landlock(7)).
+[[nodiscard]] Result<void> stay_in_tree(const config::Settings& settings);
+
+}  // namespace inductorfs::mount

@@ -35,7 +35,7 @@ TEST(ProcessStart, TellsTheProcessorTimeOfAProcessWithItsEndedChildren) {
   EXPECT_FALSE(ticks_in_stat("1 (a) S 2 3 3 0 -1 0 7 8 9 10 1 20 300"));
 }
 
-TEST(ProcessStart, AThreadThatRunsOrWaitsForADiskIsBusy) {
+TEST(ProcessStart, TellsWhoWaitsForADiskFromWhoRuns) {
   EXPECT_TRUE(waits_for_disk_in_stat(stat_of('D', 1)));
   for (const char state : {'S', 'R', 'T'}) EXPECT_FALSE(waits_for_disk_in_stat(stat_of(state, 1))) << state;
   EXPECT_FALSE(waits_for_disk_in_stat("1 (D)"));

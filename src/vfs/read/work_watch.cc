@@ -23,6 +23,8 @@ constexpr uint64_t kFileLimit = uint64_t{64} * 1024;
 constexpr size_t kMostThreadsOfOne = 4096;
 /// Threads that look now and then whether there is anything to do use less in a second.
 constexpr uint64_t kTicksOfNothing = 2;
+/// What one look says of the time before it: in a longer one the whole host may have stood still.
+constexpr Milliseconds kMostOfOneLook{2'000};
 
 struct Work {
   uint64_t ticks = 0;
@@ -82,12 +84,13 @@ std::set<SetOwner> WorkWatch::waiting_of(const std::vector<SetOwner>& processes)
     const uint64_t ticks = before == seen_.end() ? work.ticks : before->second.ticks;
     const uint64_t grown =
         work.ticks > ticks ? work.ticks - ticks : ticks - work.ticks;  // an ended child takes its own
-    const SteadyTime looked = before == seen_.end() ? now : before->second.looked;
-    const auto seconds = std::max<uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(now - looked).count(), 1);
+    const auto since =
+        std::chrono::duration_cast<Milliseconds>(now - (before == seen_.end() ? now : before->second.looked));
+    const auto seconds = std::max<uint64_t>(static_cast<uint64_t>(since.count()) / 1000, 1);
     const bool works = before == seen_.end() || work.goes_on || grown > kTicksOfNothing * seconds;
-    const SteadyTime worked = works ? now : before->second.worked;
-    seen[process] = {work.ticks, now, worked};
-    if (now - worked >= patience_) waiting.insert(process);
+    const Milliseconds waited = works ? Milliseconds(0) : before->second.waited + std::min(since, kMostOfOneLook);
+    seen[process] = {work.ticks, now, waited};
+    if (waited >= patience_) waiting.insert(process);
   }
   seen_ = std::move(seen);
   return waiting;

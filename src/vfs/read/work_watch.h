@@ -27,7 +27,7 @@ class WorkWatch {
   struct Seen {
     uint64_t ticks = 0;
     SteadyTime looked{};
-    SteadyTime worked{};  ///< when it was seen to work last, or seen first
+    Milliseconds waited{0};  ///< since it was seen to work last, or seen first
   };
   const Milliseconds patience_;
   std::map<SetOwner, Seen> seen_;

@@ -8,6 +8,7 @@
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -212,13 +213,20 @@ constexpr const char* kOfServing[] = {
     "rt_sigsuspend",
 };
 /// With a mode, at this argument. A file that is set-user-id would be so on the host, whose mount of the store may run
-/// it. openat2(2), whose mode no filter sees, is refused; HeldParent goes without.
-constexpr std::pair<const char*, unsigned> kOfModes[] = {{"open", 2},   {"openat", 3},   {"creat", 1},
-                                                         {"mkdir", 1},  {"mkdirat", 2},  {"chmod", 1},
-                                                         {"fchmod", 1}, {"fchmodat", 2}, {"fchmodat2", 2}};
+/// it. openat2(2), whose mode no filter sees, is refused; HeldParent goes without. Of files that it has not opened it
+/// changes no mode: what Landlock lets nobody open, it lets be opened to all.
+constexpr std::pair<const char*, unsigned> kOfModes[] = {{"open", 2},  {"openat", 3},  {"creat", 1},
+                                                         {"mkdir", 1}, {"mkdirat", 2}, {"fchmod", 1}};
 constexpr scmp_datum_t kSetId = S_ISUID | S_ISGID;
 /// Names and addresses of this host, by getaddrinfo(3), and the daemons of Redis and systemd.
-constexpr int kFamilies[] = {AF_UNIX, AF_INET, AF_INET6};
+constexpr std::pair<int, int> kSockets[] = {{AF_UNIX, 0},
+                                            {AF_INET, 0},
+                                            {AF_INET, IPPROTO_TCP},
+                                            {AF_INET, IPPROTO_UDP},
+                                            {AF_INET6, 0},
+                                            {AF_INET6, IPPROTO_TCP},
+                                            {AF_INET6, IPPROTO_UDP},
+                                            {AF_NETLINK, NETLINK_ROUTE}};
 constexpr int kOfItself[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_PDEATHSIG, PR_GET_DUMPABLE};
 constexpr uint32_t kUnknown = SCMP_ACT_ERRNO(ENOSYS);
 /// Those who call them go another way where a kernel does not know them.
@@ -266,8 +274,10 @@ bool allow_serving(const Context& context) {
   constexpr scmp_datum_t kSpaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |
                                    CLONE_NEWPID | CLONE_NEWNET | CLONE_PARENT | CLONE_PTRACE | CLONE_UNTRACED;
   const auto own = static_cast<uint32_t>(::getpid());
-  const auto is_allowed_family = [&context](int family) {
-    return allow_value(context, "socket", 0, static_cast<uint32_t>(family));
+  const auto is_allowed_socket = [&context](const std::pair<int, int>& socket) {
+    const scmp_arg_cmp is[] = {{0, SCMP_CMP_MASKED_EQ, UINT32_MAX, static_cast<scmp_datum_t>(socket.first)},
+                               {2, SCMP_CMP_MASKED_EQ, UINT32_MAX, static_cast<scmp_datum_t>(socket.second)}};
+    return ::seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, is) == 0;
   };
   const auto is_allowed_word = [&context](int word) {
     return allow_value(context, "prctl", 0, static_cast<uint32_t>(word));
@@ -279,13 +289,10 @@ bool allow_serving(const Context& context) {
     return allow(context, call.first, call.second, kSetId, 0);
   };
   const auto is_allowed_request = [&context](uint32_t request) { return allow_value(context, "ioctl", 1, request); };
-  const scmp_arg_cmp routes[] = {{0, SCMP_CMP_MASKED_EQ, UINT32_MAX, AF_NETLINK},
-                                 {2, SCMP_CMP_MASKED_EQ, UINT32_MAX, NETLINK_ROUTE}};
   return allow_all(context, kOfReading) && allow_all(context, kOfServing) && allow_memory(context) &&
-         std::ranges::all_of(kFamilies, is_allowed_family) && std::ranges::all_of(kOfItself, is_allowed_word) &&
+         std::ranges::all_of(kSockets, is_allowed_socket) && std::ranges::all_of(kOfItself, is_allowed_word) &&
          std::ranges::all_of(kRequests, is_allowed_request) && std::ranges::all_of(kOfDescriptors, is_allowed_for) &&
          std::ranges::all_of(kOfFiles, is_allowed_for) && std::ranges::all_of(kOfModes, is_allowed_with_mode) &&
-         ::seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, routes) == 0 &&
          // Threads, and a messenger, which is itself; without clone3(2), whose flags no filter sees, the C library
          // does.
          allow(context, "clone", 0, kSpaces, 0) && allow_value(context, "prlimit64", 0, 0) &&

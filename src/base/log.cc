@@ -87,10 +87,13 @@ class GivingSink final : public spdlog::sinks::base_sink<spdlog::details::null_m
   std::function<void(Level, std::string_view)> take_;
 };
 
-/// A file that has no name here. Safe for concurrent use.
+/// A file that has no name here. Who writes to a terminal waits for it. Safe for concurrent use.
 class DescriptorSink final : public spdlog::sinks::sink {
  public:
-  explicit DescriptorSink(Fd file) : file_(std::move(file)) {}
+  explicit DescriptorSink(Fd file) : file_(std::move(file)) {
+    struct stat status {};
+    if (::fstat(file_.get(), &status) == 0 && !S_ISREG(status.st_mode)) (void)::fcntl(file_.get(), F_SETFL, O_APPEND);
+  }
   void log(const spdlog::details::log_msg& message) override {
     formatter_.with([&](std::unique_ptr<spdlog::formatter>& formatter) {
       spdlog::memory_buf_t line;

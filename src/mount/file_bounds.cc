@@ -3,16 +3,22 @@
 
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/mount/worker_tree.h"
+#include "inductorfs/mount/worker_user.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -33,10 +39,12 @@ constexpr long kWithPorts = 4;
 constexpr long kWithDevices = 5;
 constexpr long kWithScopes = 6;
 
-constexpr uint64_t kOfTree =
-    LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
-    LANDLOCK_ACCESS_FS_WRITE_FILE;  // its mounts are read-only but for devices without hardware
-constexpr uint64_t kOfStore = kOfTree | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |
+/// Of what is allowed in a place, what a file can have.
+constexpr uint64_t kOfFiles = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
+constexpr uint64_t kToRead = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+/// The mounts of a tree are read-only, but for devices without hardware.
+constexpr uint64_t kOfTree = kToRead | LANDLOCK_ACCESS_FS_WRITE_FILE;
+constexpr uint64_t kOfStore = kOfTree | kTruncate | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |
                               LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SYM |
                               LANDLOCK_ACCESS_FS_REFER;
 constexpr uint64_t kOfNobody = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
@@ -46,7 +54,7 @@ constexpr uint64_t kOfNobody = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_M
 /// What this version of the kernel's can judge. Whatever is judged and not allowed is refused.
 Ruleset judged_by(long version) {
   Ruleset all{kOfStore | kOfNobody, 0, 0};
-  if (version >= kWithTruncate) all.files |= kTruncate;
+  if (version < kWithTruncate) all.files &= ~kTruncate;
   if (version >= kWithPorts) all.ports = kBindPort;
   if (version >= kWithDevices) all.files |= kDevice;
   const char* const systemd = std::getenv("NOTIFY_SOCKET");  // NOLINT(concurrency-mt-unsafe): one thread
@@ -55,30 +63,82 @@ Ruleset judged_by(long version) {
   return all;
 }
 
-Result<void> allow(const Fd& rules, const std::string& path, uint64_t what) {
-  INDUCTORFS_TRY_ASSIGN(const Fd place, open_at(AT_FDCWD, path, O_PATH | O_CLOEXEC));
-  const landlock_path_beneath_attr rule{what, place.get()};
+uint64_t allowed_in(ShownPlace::Kind kind) {
+  switch (kind) {
+    case ShownPlace::Kind::kStore:
+      return kOfStore;
+    case ShownPlace::Kind::kDevice:
+      return kOfTree;
+    case ShownPlace::Kind::kLibraries:
+    case ShownPlace::Kind::kReadOnly:
+      return kToRead;
+  }
+  return 0;
+}
+
+struct Rule {
+  std::string path;
+  uint64_t what = 0;
+  bool optional = false;
+};
+
+std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
+
+/// The directory around the store, if the tree has made it: in no other mount namespace anything lies below that, while
+/// whoever makes one may mount what he wants below the store. What else is there is mounted read-only.
+std::string around_store(const std::string& store) {
+  struct stat root {};
+  struct stat around {};
+  const std::string directory = parent_of(store);
+  const bool is_own =
+      ::stat("/", &root) == 0 && ::stat(directory.c_str(), &around) == 0 && root.st_dev == around.st_dev;
+  return is_own ? directory : store;
+}
+
+std::vector<Rule> rules_for(const config::Settings& settings) {
+  if (!settings.store_root.empty()) {
+    std::vector<Rule> rules{{"/", kOfTree}, {around_store(settings.store), kOfStore}};
+    if (std::string tests = fail_point_directory(); !tests.empty()) rules.push_back({std::move(tests), kOfStore});
+    return rules;
+  }
+  std::vector<Rule> rules{{"/proc", kToRead}};
+  for (ShownPlace& place : shown_places(settings)) {
+    rules.push_back({std::move(place.path), allowed_in(place.kind), place.optional});
+  }
+  // Whoever is the user who has mounted opens and rotates a log itself.
+  const std::string log = settings.worker ? std::string() : log_elsewhere(settings);
+  if (!log.empty()) rules.push_back({parent_of(log), kOfStore});
+  return rules;
+}
+
+Result<void> add(const Fd& rules, const Rule& wanted, uint64_t judged) {
+  const auto place = open_at(AT_FDCWD, wanted.path, O_PATH | O_CLOEXEC);
+  if (!place && wanted.optional) return {};
+  struct stat found {};
+  if (!place || ::fstat(place->get(), &found) != 0) return fail_errno("open", wanted.path);
+  const uint64_t what = wanted.what & judged & (S_ISDIR(found.st_mode) ? ~uint64_t{0} : kOfFiles);
+  const landlock_path_beneath_attr rule{what, place->get()};
   if (::syscall(SYS_landlock_add_rule, rules.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
-    return fail_errno("landlock_add_rule", path);
+    return fail_errno("landlock_add_rule", wanted.path);
   }
   return {};
 }
 
 }  // namespace
 
-Result<void> stay_in_tree(const config::Settings& settings) {
+Result<void> stay_in_places(const config::Settings& settings) {
+  constexpr mode_t kStoreMode = 0700;
   const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < kWithRenames) {
     return fail(ErrorCode::kNotSupported,
                 version < 0 ? std::string("landlock: ") + std::strerror(errno) : "landlock of before Linux 5.19");
   }
   const Ruleset judged = judged_by(version);
+  // A kernel takes a longer one than it knows as long as what it does not know is 0.
   const Fd rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &judged, sizeof judged, 0)));
   if (!rules) return fail_errno("landlock_create_ruleset");
-  INDUCTORFS_TRY(allow(rules, "/", kOfTree));
-  const uint64_t of_store = kOfStore | (judged.files & kTruncate);
-  INDUCTORFS_TRY(allow(rules, settings.store, of_store));
-  if (const std::string tests = fail_point_directory(); !tests.empty()) INDUCTORFS_TRY(allow(rules, tests, of_store));
+  INDUCTORFS_TRY(make_directories(settings.store, kStoreMode));
+  for (const Rule& rule : rules_for(settings)) INDUCTORFS_TRY(add(rules, rule, judged.files));
   if (::syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0) return fail_errno("landlock_restrict_self");
   return {};
 }

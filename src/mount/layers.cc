@@ -329,9 +329,10 @@ Result<void> open_log(const config::Settings& settings) {
     return is_lasting ? wrong_option(opened.error()) : fail(opened.error());  // a full disk is no wrong option
   }
   // The daemon's umask is 0 for the sake of artefacts' modes; the log names paths of every user of the mount.
+  const Fd file(path.empty() ? -1 : ::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC));
   struct stat found {};
-  const bool is_file = !path.empty() && ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode);
-  if (is_file && ::chmod(path.c_str(), kLogMode) != 0 && errno != EPERM) return fail_errno("chmod", path);
+  const bool is_file = file && ::fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode);
+  if (is_file && ::fchmod(file.get(), kLogMode) != 0 && errno != EPERM) return fail_errno("chmod", path);
   return {};
 }
 

@@ -361,9 +361,10 @@ bool Service::is_mounted() const {
 
 std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
-  for (std::string warning : {settings_.no_worker_user, worker_tree_warning(settings_), worker_filter_warning(),
-                              trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-                              remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
+  for (std::string warning :
+       {settings_.no_worker_user, worker_tree_warning(settings_), worker_places_warning(), worker_filter_warning(),
+        trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
+        remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

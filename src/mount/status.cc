@@ -193,8 +193,8 @@ void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
 
 Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   Json warnings = Json::array();
-  for (const std::string& warning : {filter_warning(), worker_filter_warning(), facts.settings.no_worker_user,
-                                     worker_tree_warning(facts.settings)}) {
+  for (const std::string& warning : {filter_warning(), worker_filter_warning(), worker_places_warning(),
+                                     facts.settings.no_worker_user, worker_tree_warning(facts.settings)}) {
     if (!warning.empty()) warnings.push_back(warning);
   }
   add_unread_scopes(facts, warnings);

@@ -16,7 +16,6 @@
 #include <string>
 #include <utility>
 
-#include "file_bounds.h"
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/host_error.h"
@@ -226,12 +225,13 @@ void tell_warnings(const config::Settings& settings, const std::vector<std::stri
 }
 
 /// From nothing, or from where another worker left it, to a mount that answers, and back.
-Result<void> serve(config::Settings& settings, Inheritance& inherited, const Result<void>& bounds) {
+Result<void> serve(config::Settings& settings, Inheritance& inherited) {
   INDUCTORFS_TRY_ASSIGN(auto signals, Signals::open());
   INDUCTORFS_TRY_ASSIGN(const auto ended, StopEvent::create());
   Supervision& supervision = *inherited.supervision;
   const auto store = place_of_store(supervision.lock(), settings.store);
   const std::string named = store ? std::exchange(settings.store, *store) : settings.store;
+  confine_worker(settings);
   // The first worker does this after it has got the store's lock: the log may be another mount's.
   if (settings.foreground || supervision.resumes()) {
     const Result<void> opened = open_worker_log(settings, supervision);
@@ -253,7 +253,7 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited, const Res
                                                                       {"remote", log::redact_url(settings.remote)},
                                                                       {"store", settings.store},
                                                                       {"version", INDUCTORFS_VERSION}});
-  if (!bounds) log::info("mount.no_landlock", {{"why", bounds.error().what()}});
+  if (!no_landlock().empty()) log::info("mount.no_landlock", {{"why", no_landlock()}});
   tell_warnings(settings, service->warnings(), inherited.readiness);
   if (!supervision.resumes()) notify_systemd("READY=1\nSTATUS=" + service->summary());
   MainLoop loop(settings, supervision, *service, signals, *ended);
@@ -288,9 +288,7 @@ int worker_command() {
     return EXIT_FAILURE;
   }
   config::Settings& settings = inherited->mount.settings;
-  const Result<void> bounds = settings.store_root.empty() ? Result<void>() : stay_in_tree(settings);
-  put_under_filter(settings);
-  const Result<void> served = serve(settings, *inherited, bounds);
+  const Result<void> served = serve(settings, *inherited);
   if (served) return EXIT_SUCCESS;
   // Where the log is standard error, once, and in the words of an answer.
   const bool log_is_stderr = log_path(settings).empty();

@@ -7,12 +7,16 @@
 
 namespace inductorfs::mount {
 
-/// Puts this worker under the filter of those who serve (base/call_filter.h), for good: once, and before there are
-/// threads. What it could not load then it loads before. Builds with sanitizers, which make calls of their own, have
-/// none.
-void put_under_filter(const config::Settings& settings);
+/// Keeps this worker to its places (file_bounds.h), and puts it under the filter of those who serve
+/// (base/call_filter.h), for good: once, and before there are threads. What it could not load then it loads before.
+/// Builds with sanitizers, which make calls of their own, have no filter.
+void confine_worker(const config::Settings& settings);
 
-/// Says why this worker has no filter; empty: it has. Safe for concurrent use after put_under_filter().
+/// Says why this worker has no filter; empty: it has. Safe for concurrent use after confine_worker().
 [[nodiscard]] const std::string& worker_filter_warning();
+/// Says why this worker, which has no tree of files, is not kept to its places; empty: it is, or has one. As above.
+[[nodiscard]] const std::string& worker_places_warning();
+/// Says why the kernel does not judge where the files lie that this worker opens; empty: it does. As above.
+[[nodiscard]] const std::string& no_landlock();
 
 }  // namespace inductorfs::mount

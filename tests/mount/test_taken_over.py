@@ -18,11 +18,10 @@ from inductorfs_testing import artefacts
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.node import files_of
-from inductorfs_testing.taken_over import Attempt, inside, not_refused, quoted
+from inductorfs_testing.taken_over import (CREATE, HERE, LIBC, WRITE, Attempt, field_of, inside, landlock, library, not_refused, one,
+                                           opening, quoted)
 from inductorfs_testing.twin import describe, unused_name
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-HERE, READ, WRITE, CREATE = -100, os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_CREAT  # HERE: AT_FDCWD
 UP = "../" * 24
 NAME = f"inductorfs-attack-{os.getpid()}"
 KEY = 0x1FD00000 + os.getpid() % 0x10000  # of System V's
@@ -32,11 +31,6 @@ WRITABLE = ("/", "/usr", "/usr/lib", "/lib", "/etc", "/tmp", "/var", "/var/tmp",
 # A process of the same user, as another mount's worker is: it may be traced by nobody, and no signal that can be ignored ends it.
 PEER = ("import ctypes, signal\nfor number in range(1, 32):\n  if number not in (9, 19): signal.signal(number, signal.SIG_IGN)\n"
         "ctypes.CDLL(None).prctl(4, 0)\nprint('ready', flush=True)\nwhile True: signal.pause()")
-
-
-def landlock():
-    """The kernel's version of it; below 0: it has none."""
-    return LIBC.syscall(444, None, ctypes.c_size_t(0), 1)  # landlock_create_ruleset(2)
 
 
 class Scene:
@@ -116,11 +110,6 @@ class Scene:
         return number
 
 
-def field_of(status, name):
-    (value,) = [line.split(":", 1)[1].strip() for line in status.splitlines() if line.startswith(f"{name}:")]
-    return value
-
-
 @pytest.fixture(scope="module")
 def scene():
     if os.geteuid() != 0:
@@ -128,15 +117,6 @@ def scene():
     with QuickCluster() as cluster:
         with Scene(cluster).things() as made:
             yield made
-
-
-def opening(path, flags=READ, at=HERE, what="open"):
-    flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    return Attempt(f"{what} {path} at {at} {flags:#o}", [f"openat {at} {quoted(path)} {flags} 0o666"])
-
-
-def one(call, also=()):
-    return Attempt(call, [call], also=also)
 
 
 def places_of_the_host(scene):
@@ -148,11 +128,6 @@ def places_of_the_host(scene):
     for path in ("/etc/hosts", "/etc/ld.so.cache", "/etc/resolv.conf", library(), scene.canary):
         yield opening(path, WRITE)
     yield Attempt("chdir to the canary", [f"openat {HERE} \".\" {os.O_PATH}", f"chdir {quoted(scene.open_tree)}"], after=["fchdir %0"])
-
-
-def library():
-    (path, *_) = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in line]
-    return path
 
 
 def new_files(scene):
@@ -312,7 +287,7 @@ def address_of(path):
 def sockets(scene):
     # AF_KEY, AF_NETLINK's NETFILTER, KOBJECT_UEVENT, GENERIC and AUDIT, AF_PACKET, AF_RDS, AF_CAN, AF_TIPC, AF_BLUETOOTH, AF_ALG, AF_VSOCK, AF_XDP; raw ones
     for call in ("15 3 2", "16 3 12", "16 3 15", "16 3 16", "16 3 9", "17 3 0", "17 2 0", "21 5 0", "29 3 1", "30 1 0", "31 3 0", "38 5 0", "40 1 0", "44 3 0", "2 3 1",
-                 "2 3 255", "10 3 58"):
+                 "2 3 255", "10 3 58", "2 1 262", "10 1 262", "2 2 1"):  # and MPTCP, whose bind(2) Landlock does not judge, and ICMP
         yield one(f"socket {call}")
     for path in ("/run/systemd/private", "/run/systemd/notify", "/run/dbus/system_bus_socket", "/var/run/docker.sock", "/run/docker.sock",
                  "/run/containerd/containerd.sock", "/dev/log", scene.open_tree / "socket"):
@@ -323,7 +298,7 @@ def sockets(scene):
         yield Attempt("connect to an abstract socket", ["socket 1 1 0", f"connect %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
     if landlock() >= 4:
         address = struct.pack("=HHI8x", socket.AF_INET, 0, 0)
-        yield Attempt("listen on a port", ["socket 2 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
+        yield Attempt("bind a TCP port", ["socket 2 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
     address = address_of(scene.open_tree / "bound")
     yield Attempt("bind among the canaries", ["socket 1 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
 
@@ -373,6 +348,16 @@ def test_its_store_gets_no_set_uid_program(scene):
     assert {"nosuid", "nodev", "noexec"} <= options, options
 
 
+# In a mount namespace of its own, in which a directory of the host lies below the store.
+HAND_IN = """
+import ctypes, os, socket, sys
+libc, (source, place, number) = ctypes.CDLL(None), sys.argv[1:]
+assert libc.unshare(0x20000) == 0 and libc.mount(b"none", b"/", None, 0x44000, None) == 0
+assert libc.mount(source.encode(), place.encode(), None, 4096, None) == 0
+socket.send_fds(socket.socket(fileno=int(number)), [b"x"], [os.open(place, os.O_RDONLY)])
+"""
+
+
 def test_an_open_directory_that_is_handed_in_leads_nowhere(scene):
     """An accomplice on the host has what everybody has, and the worker's user has more: other mounts' stores."""
     if landlock() < 2:
@@ -390,18 +375,23 @@ def test_an_open_directory_that_is_handed_in_leads_nowhere(scene):
             directory = os.open(scene.open_tree, os.O_RDONLY)
             socket.send_fds(connection, [b"x"], [directory])
             os.close(directory)
-            (_, received), _ = inside(scene.worker, ["mmap 0 4096 3 34 -1 0", f"recvmsg {sock} words:0,0,0,0,$0,64,0 0"])
-    (given,) = [number for number, status in scene.directories().items() if os.path.samestat(status, scene.open_tree.stat())]
-    store = scene.in_store()
+            below = scene.node.store / f"{NAME}-below"
+            below.mkdir()
+            subprocess.run([sys.executable, "-c", HAND_IN, scene.open_tree, below, str(connection.fileno())], timeout=60, check=True,
+                           pass_fds=[connection.fileno()])
+            calls = ["mmap 0 4096 3 34 -1 0", *[f"recvmsg {sock} words:0,0,0,0,$0,64,0 0"] * 2]
+            (_, *received), _ = inside(scene.worker, calls)
+    given, lower = [number for number, status in scene.directories().items() if os.path.samestat(status, scene.open_tree.stat())]
     attempts = [opening("file", at=given), opening("file", WRITE, at=given), opening("below", at=given), opening("fresh", CREATE, at=given),
                 opening(f"/proc/self/fd/{given}/file"), one(f'mkdirat {given} "fresh" 0o777'), one(f'unlinkat {given} "removable" 0'),
                 one(f'symlinkat "file" {given} "fresh"'), one(f'renameat2 {given} "removable" {given} "fresh" 0'),
-                one(f'renameat2 {given} "removable" {store} {quoted(f"{NAME}-got")} 0', also=(18,)), one(f'linkat {given} "file" {given} "fresh" 0')]
+                one(f'linkat {given} "file" {given} "fresh" 0'), one(f'fchmodat {given} "file" 0o600'), opening("file", at=lower),
+                opening("file", WRITE, at=lower), opening("fresh", CREATE, at=lower), one(f'unlinkat {lower} "removable" 0')]
     try:
         allowed = not_refused(scene.worker, attempts)
     finally:
-        inside(scene.worker, [f"close {given}", f"close {sock}"])
-    assert received >= 0 and not allowed, "not refused:\n" + "\n".join(allowed)
+        inside(scene.worker, [f"close {number}" for number in (given, lower, sock)])
+    assert min(received) >= 0 and not allowed, "not refused:\n" + "\n".join(allowed)
 
 
 def test_its_rights_are_none(scene):

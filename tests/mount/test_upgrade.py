@@ -107,7 +107,7 @@ def test_all_mounts_of_a_user_are_upgraded(cluster):
     options = " ".join(map(str, cluster.options()))
     script = cluster.directory / "script"
     # Root's command names the mounts of other tests that it sees, with what is wrong with them at this moment.
-    lines = ["set -eu", "grep -o ' /[^ ]* fuse[.]inductorfs ' /proc/mounts | cut -d' ' -f2 | xargs -rn1 umount --lazy", "mount -t tmpfs tmpfs /run"]
+    lines = ["set -eu", "umount --all --lazy --internal-only --types fuse.inductorfs", "mount -t tmpfs tmpfs /run"]
     lines += [f"{PROGRAM} mount {node.cache} --store {node.store} {options}" for node in nodes]
     lines += [f"{PROGRAM} upgrade --all --json"]
     lines += [f"{PROGRAM} unmount {node.cache}" for node in nodes]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What whoever has taken a process over can do: system calls inside it (tests/support/taken_over.cc). Root."""
+import ctypes
 import errno
 import os
 import re
@@ -11,6 +12,8 @@ from . import places
 from .processes import PATIENCE, Failed
 
 PROGRAM = Path(os.environ.get("INDUCTORFS_TAKEN_OVER", places.REPOSITORY / "build" / "tests" / "support" / "taken_over"))
+LIBC = ctypes.CDLL(None, use_errno=True)
+HERE, READ, WRITE, CREATE = -100, os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_CREAT  # HERE: AT_FDCWD
 BECAME_ANOTHER = 3
 # With any other error the call was allowed, and has failed for its arguments.
 REFUSALS = {errno.EPERM, errno.EACCES, errno.ENOENT, errno.ENOSYS, errno.EROFS, errno.ENOTDIR, errno.EAFNOSUPPORT, errno.ESOCKTNOSUPPORT,
@@ -61,3 +64,27 @@ def is_refusal(result, also=()):
 
 def told(result):
     return errno.errorcode.get(-result, str(result)) if result < 0 else str(result)
+
+
+def opening(path, flags=READ, at=HERE, what="open"):
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    return Attempt(f"{what} {path} at {at} {flags:#o}", [f"openat {at} {quoted(path)} {flags} 0o666"])
+
+
+def one(call, also=()):
+    return Attempt(call, [call], also=also)
+
+
+def library():
+    (path, *_) = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in line]
+    return path
+
+
+def landlock():
+    """The kernel's version of it; below 0: it has none."""
+    return LIBC.syscall(444, None, ctypes.c_size_t(0), 1)  # landlock_create_ruleset(2)
+
+
+def field_of(status, name):
+    (value,) = [line.split(":", 1)[1].strip() for line in status.splitlines() if line.startswith(f"{name}:")]
+    return value

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever has taken an ordinary user's worker over, which has no tree of files, has the store and what is open to all: nothing else of that user's."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inductorfs_testing import places
+from inductorfs_testing.fixtures import lack
+from inductorfs_testing.processes import run
+from inductorfs_testing.taken_over import CREATE, HERE, READ, WRITE, field_of, inside, landlock, library, not_refused, one, opening, quoted
+from inductorfs_testing.twin import describe
+
+NAME = f"inductorfs-attack-{os.getpid()}"
+USER = 65534
+
+
+@pytest.fixture()
+def users(cluster):
+    """A mount of an ordinary user's, made in a mount namespace with a /dev/fuse that everybody may open."""
+    if os.geteuid() != 0:
+        lack("this test changes users, namespaces or disks: root only")
+    if landlock() < 2:
+        lack("a kernel with Landlock of Linux 5.19")
+    cluster.directory.chmod(0o755)
+    node = cluster.node("users", start=False)
+    for path in (node.root, node.cache, node.store, node.home, node.tmp):
+        os.chown(path, USER, USER)
+    program, device = places.copy_programs(cluster.directory), cluster.directory / "fuse"
+    words = " ".join(map(str, [program, "mount", node.cache, "--store", node.store, *cluster.options()]))
+    script = (f"mknod {device} c 10 229; chmod 666 {device}; mount --bind {device} /dev/fuse; "
+              f"exec setpriv --reuid={USER} --regid={USER} --clear-groups sh -c '{words} && {program} status --json {node.cache} && echo . && read end; {program} unmount {node.cache}'")
+    variables = node.env(USER="nobody", LOGNAME="nobody", INDUCTORFS_END_ON_REFUSED_CALL="")
+    with subprocess.Popen(["unshare", "-m", "sh", "-euc", script], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
+        status = json.loads("".join(iter(shell.stdout.readline, ".\n")))
+        assert [warning for warning in status["warnings"] if "serves this mount" in warning] == []
+        try:
+            yield node
+        finally:
+            shell.communicate("end\n", timeout=60)
+
+
+def test_an_ordinary_users_worker_has_his_store_and_no_other_file_of_his(users):
+    home = users.root / "his"
+    for directory in (home, home / "below"):
+        directory.mkdir(mode=0o700)
+        os.chown(directory, USER, USER)
+    for name in ("key", "removable"):
+        (home / name).write_text("key")
+        os.chown(home / name, USER, USER)
+        (home / name).chmod(0o600)
+    before = describe(home), {path.name: describe(path) for path in home.iterdir()}
+    worker = users.worker()
+    assert field_of(Path(f"/proc/{worker}/status").read_text(), "Uid").split() == [str(USER)] * 4
+    kept = users.store / "kept"
+    kept.touch()
+    os.chown(kept, USER, USER)
+    attempts = [opening(home / "key"), opening(home / "key", WRITE), opening(home), opening(home / "fresh", CREATE), opening("/tmp", READ),
+                opening(f"/tmp/{NAME}", CREATE), opening(f"/var/tmp/{NAME}", CREATE), opening("/bin/sh"), opening("/root"), opening("/sys/kernel"),
+                opening("/etc/passwd", WRITE), opening(users.home), opening("/proc/self/mem", WRITE), opening(f"/proc/{os.getpid()}/environ"),
+                one(f'mkdirat {HERE} {quoted(home / "fresh")} 0o777'), one(f'unlinkat {HERE} {quoted(home / "removable")} 0'),
+                one(f'symlinkat "x" {HERE} {quoted(home / "fresh")}'), one(f'renameat2 {HERE} {quoted(home / "removable")} {HERE} {quoted(home / "fresh")} 0'),
+                one(f'renameat2 {HERE} {quoted(kept)} {HERE} {quoted(home / "fresh")} 0', also=(18,)),
+                one(f'linkat {HERE} {quoted(home / "key")} {HERE} {quoted(users.store / "key")} 0', also=(18,))]
+    allowed = not_refused(worker, attempts)
+    assert not allowed, "not refused:\n" + "\n".join(allowed)
+    own = [f"openat {HERE} {quoted(path)} {flags} 0o600" for path, flags in
+           ((users.store / "lock", WRITE), (users.store / "fresh", CREATE), ("/etc/passwd", READ), ("/proc/self/stat", READ), ("/dev/null", WRITE), (library(), READ))]
+    opened, _ = inside(worker, own)
+    assert min(opened) >= 0, list(zip(own, opened))
+    inside(worker, [f"close {number}" for number in opened])
+    assert (describe(home), {path.name: describe(path) for path in home.iterdir()}) == before
+
+
+# A kernel, or a container, without it: the three calls (444 to 446, on each machine) are refused.
+WITHOUT = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+lines = [(0x20, 0, 0, 0), (0x35, 0, 2, 444), (0x25, 1, 0, 446), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
+filter = struct.pack("HxxxxxxP", len(lines), ctypes.addressof(program))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("without", [[], ["/usr/bin/setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot"]], ids=["with a tree", "without a tree"])
+def test_without_landlock_it_is_said(cluster, without):
+    """Of a worker without a tree to everybody: it may use all that its user may."""
+    node = cluster.node("a", start=False)
+    done = run([sys.executable, "-c", WITHOUT, *without, places.program(), "mount", node.cache,
+                "--store", node.store, "--log", node.log, *cluster.options()], node.env(), seconds=30)
+    assert done.code == 0, done.err
+    (node.cache / "file").write_text("text")
+    (line,) = [line for line in node.log.read_text().splitlines() if "mount.no_landlock" in line]
+    assert "Operation not permitted" in line
+    warned = [warning for warning in node.status()["warnings"] if "may use all files" in warning]
+    assert len(warned) == bool(without) and all("Operation not permitted" in warning for warning in warned)
+    assert ("may use all files" in done.err) == bool(warned)
+    node.unmount()

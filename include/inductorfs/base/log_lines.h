@@ -10,8 +10,8 @@
 /// Files and lines of a log that another process opens, makes or writes.
 namespace inductorfs::log {
 
-/// As open(), with a file that somebody else has opened for appending. It is begun anew at 16 MiB: nobody here knows its
-/// directory.
+/// As open(), with a file that somebody else has opened for appending. It is begun anew at 16 MiB: nobody here knows
+/// its directory.
 void open_given(Fd file, Level lowest);
 
 /// From now on each line of this process, which has one thread, goes to `take` alone, from its event on and whatever

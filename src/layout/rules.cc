@@ -9,8 +9,8 @@ namespace {
 
 using fingerprint::Facet;
 
-// docs/families.md shows it, docs/semantics.md has the reason for each facet. A change here moves entries to another
-// scope: nothing breaks, the cluster just starts empty.
+// docs/families.md shows it, docs/semantics/facets.md has the reason for each facet. A change here moves entries to
+// another scope: nothing breaks, the cluster just starts empty.
 constexpr Facet kGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kCuda,
                             Facet::kGpu,   Facet::kCpuIsa, Facet::kEnvironment};
 constexpr Facet kPython[] = {Facet::kTorch, Facet::kTriton};

@@ -9,7 +9,7 @@
 namespace inductorfs::fuse {
 namespace {
 
-// docs/semantics.md prints this table.
+// docs/semantics/file-operations.md prints this table.
 const std::map<ErrorCode, int> kExpected = {{ErrorCode::kNotFound, ENOENT},
                                             {ErrorCode::kExists, EEXIST},
                                             {ErrorCode::kNotDirectory, ENOTDIR},

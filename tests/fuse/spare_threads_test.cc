@@ -17,7 +17,7 @@ TEST_F(SpareThreadsOfASession, AreSoManyAndNoMore) {
   start();
   ask_slowly(kThreads + kSpares);
   kernel_.send(FUSE_LOOKUP, kRoot, "fast\0"s);
-  EXPECT_EQ(kernel_.receive(100), std::nullopt) << "the bound that semantics.md tells";
+  EXPECT_EQ(kernel_.receive(100), std::nullopt) << "the bound that semantics/threats.md tells";
   files_.release("slow");
   for (size_t i = 0; i < kThreads + kSpares + 1; ++i) EXPECT_TRUE(kernel_.receive());
 }

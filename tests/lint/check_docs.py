@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Holds what the documents say of the code: links, paths and constants that exist, every option in the man pages, every
-error code with its errno in docs/semantics.md, the families of docs/families.md, the modules of docs/architecture.md, the limits,
-the events of the log, the form of decisions. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
+error code with its errno in docs/semantics, the families of docs/families.md, the modules of docs/architecture.md, the limits,
+the events of the log, the form of decisions, the size of pages, and the map. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
 
 from documented_events import check_events
 from documented_limits import check_limits
+from documented_pages import check_pages, documents_for_users, text_of_pages
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 CODE_PATH = re.compile(r"`((?:src|include|tests|docs|scripts|systemd|\.ci)/[\w./@-]+)`")
@@ -122,7 +123,7 @@ def check_said_options(root):
     for name, value in defaults.items():
         if not re.search(rf"^Default: {value}\.$", blocks.get(name, ""), re.MULTILINE):
             yield f"docs/man/inductorfs.1: the default of --{name} is not said to be {value}"
-    for path in [root / "README.md", *sorted((root / "docs").glob("*.md")), root / "docs/man/inductorfs.conf.5"]:
+    for path in [*documents_for_users(root), root / "docs/man/inductorfs.conf.5"]:
         where, text = path.relative_to(root), path.read_text()
         for name in SAID_OPTION.findall(text) if path.suffix == ".md" else []:
             if name[2:] not in known:
@@ -187,11 +188,11 @@ def check_error_codes(root):
     codes = re.findall(r"\bk\w+", enum[1]) if enum else []
     if not codes:
         yield "include/inductorfs/base/result.h: no ErrorCode was found"
-    semantics, errnos = (root / "docs/semantics.md").read_text(), errno_of_codes(root)
+    semantics, errnos = text_of_pages(root, "semantics"), errno_of_codes(root)
     for code in codes:
         name = re.sub(r"(?<!^)([A-Z])", r"_\1", code[1:]).lower()
         if f"| `{code}` | `{name}` | {errnos.get(code)} |" not in semantics:
-            yield f"docs/semantics.md: no row `{code}`, `{name}`, {errnos.get(code)}"
+            yield f"docs/semantics: no row `{code}`, `{name}`, {errnos.get(code)}"
 
 
 def check_families(root):
@@ -233,6 +234,7 @@ def check(root):
     yield from check_error_codes(root)
     yield from check_families(root)
     yield from check_decisions(root)
+    yield from check_pages(root)
 
 
 def main():

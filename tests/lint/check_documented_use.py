@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+from documented_pages import documents_for_users
+
 # A block or inline code of a document; and of a man page the lines of code, names of variables and literals.
 CODE = re.compile(r"^```\w*\n(.*?)^```$|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 MANUAL = re.compile(r"^(?:\.(?:Ev|It Ev|Li|Dl) )?(.*)$", re.MULTILINE)
@@ -47,7 +49,7 @@ VARIANTS = {
 
 
 def documents(root):
-    return [root / "README.md", *sorted((root / "docs").glob("*.md")), *sorted((root / "docs/man").glob("*"))]
+    return [*documents_for_users(root), *sorted((root / "docs/man").glob("*"))]
 
 
 def code_of(path):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the table of the log's events in docs/operations.md against the code, in both directions. Used by check_docs.py.
+"""Holds the tables of the log's events in docs/operations against the code, in both directions. Used by check_docs.py.
 
-An event is a literal `part.event` in a call of log:: or log_line(). Its part is the module that writes it, or one of PARTS. The table
-has a row for each event, with the levels that the code passes."""
+An event is a literal `part.event` in a call of log:: or log_line(). Its part is the module that writes it, or one of PARTS. The tables
+have one row for each event, with the levels that the code passes."""
 import re
+
+from documented_pages import pages
 
 CALL = re.compile(r"\b(?:log::(write_limited|write|debug|info|warning|error)|(?<!void )(log_line))\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -11,7 +13,7 @@ TOKEN = re.compile(LITERAL.pattern + r"|[(){}\[\],]")
 LEVEL = re.compile(r'\bLevel::k(\w+)|"(\w+)"')
 FORM = re.compile(r"([a-z]+)\.[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 ROW = re.compile(r"^\| `([^`]*)` \| ([^|]*) \|[^|]*\S[^|]*\|[^|]*\|$", re.MULTILINE)
-HEADING = "## Events of the log"
+TABLE = re.compile(r"^\| event \| level \|.*\n\|[-|]+\|\n((?:\|.*\|\n?)*)", re.MULTILINE)
 # A module whose events begin with the part of it that writes them, as its counters do.
 PARTS = {"vfs": {"fetch", "recovery", "seal", "triton", "view"}}
 
@@ -65,10 +67,16 @@ def check_events(root):
             for name in names:
                 before = written.get(name, set())
                 written[name] = before | levels if levels and before is not None else None
-    section = (root / "docs/operations.md").read_text().split(HEADING, 1)[-1].split("\n## ", 1)[0]
-    said = {name: set(re.findall(r"\w+", levels)) for name, levels in ROW.findall(section)}
-    yield from (f"docs/operations.md: the event {name} is missing" for name in sorted(written.keys() - said.keys()))
-    yield from (f"docs/operations.md: no code writes the event {name}" for name in sorted(said.keys() - written.keys()))
+    said = {}  # name: (the page, levels)
+    for path in pages(root, "operations"):
+        where = path.relative_to(root)
+        for name, levels in (row for table in TABLE.findall(path.read_text()) for row in ROW.findall(table)):
+            if name in said:
+                yield f"{where}: {said[name][0]} has the event {name} too"
+            said[name] = where, set(re.findall(r"\w+", levels))
+    yield from (f"docs/operations: the event {name} is missing" for name in sorted(written.keys() - said.keys()))
+    yield from (f"{said[name][0]}: no code writes the event {name}" for name in sorted(said.keys() - written.keys()))
     for name in sorted(said.keys() & written.keys()):
-        if written[name] is not None and said[name] != written[name]:
-            yield f"docs/operations.md: the level of {name} is {', '.join(sorted(written[name]))}"
+        where, levels = said[name]
+        if written[name] is not None and levels != written[name]:
+            yield f"{where}: the level of {name} is {', '.join(sorted(written[name]))}"

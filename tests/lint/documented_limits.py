@@ -6,6 +6,8 @@ its value must be the constant's. A constant is one of the class before it (`Loc
 `same` is the file of the row before. What a semicolon parts is independent. The other direction: what a contract header or the settings limit, somebody outside can meet."""
 import re
 
+from documented_pages import documents_below_docs
+
 ROW = re.compile(r"^\|(?P<limit>[^|]*)\|(?P<value>[^|]*)\|(?P<constant>[^|]*)\|$")
 HEAD = re.compile(r"^\| limit \| value \| constant \|$")
 NAME = re.compile(r"`(?:(?P<owner>\w+)::)?(?P<name>k[A-Z]\w*|[a-z_]+)`")
@@ -80,7 +82,7 @@ def check_limits(root):
     sources = {str(path.relative_to(root)): path.read_text(errors="replace") for folder in ("include", "src")
                for path in sorted((root / folder).rglob("*")) if path.suffix in (".h", ".cc")}
     said, named = "", {}
-    for path in sorted((root / "docs").glob("*.md")):
+    for path in documents_below_docs(root):
         last = []
         for line, value, constant in rows_of(path.read_text()):
             for part in constant.split(";"):

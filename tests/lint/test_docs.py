@@ -11,18 +11,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 import check_docs  # noqa: E402
 
 PROJECT = {
-    "README.md": "# A\n[b](docs/semantics.md#errors-of-it) `src/layout/rules.cc` `kLimit` [out](https://example.org)\n",
-    "docs/semantics.md": "## Errors of it\n| `kNotFound` | `not_found` | ENOENT | |\n| `kCorrupt` | `corrupt` | EIO | |\n",
+    "README.md": "# A\n[b](docs/semantics/errors.md#errors-of-it) `src/layout/rules.cc` `kLimit` [out](https://example.org)\n",
+    "docs/README.md": "# Map\n[a](semantics/errors.md) [b](semantics/more.md#more) [c](operations/options.md) [d](operations/events.md)\n"
+                      "[e](families.md) [f](formats.md) [g](architecture.md) [h](decisions/)\n",
+    "docs/semantics/errors.md": "# Errors\n\nFor jobs.\n\n## Errors of it\n| `kNotFound` | `not_found` | ENOENT | |\n",
+    "docs/semantics/more.md": "# More\n\nFor jobs.\n\n| `kCorrupt` | `corrupt` | EIO | |\n\n| limit | value | constant |\n|---|---|---|\n"
+                              "| c | 3 | `Sealer::kTurns` |\n",
     "docs/families.md": "| fxgraph | `p` |\n\n## Other\n",
     "docs/decisions/0001-a.md": "# 0001: A\n" + "\n".join(check_docs.PARTS) + " `Tree.Grows`\n",
     "docs/man/inductorfs.1": ".It Fl -store Ar DIR\n.It Fl -other | Fl -no-other\n.It Fl -json\n.It Fl -most Ar N\nDefault: 8.\n",
     "docs/man/inductorfs.conf.5": ".It store Ta string\n.It other Ta true\n.It most Ta n\n.Bd\nmost = 9\n",
     "src/config/settings.cc": 'Option{"store", Kind::kText, "DIR"},\nOption{"other", Kind::kToggle, ""},\nOption{"most", Kind::kText, "N", "8",\n'
                               'constexpr uint64_t kMostThings = 2ULL << 10;\n',
-    "docs/operations.md": "`--json` `inductorfs mount --store x`\n| `most` (8) |\n\n## Events of the log\n| event | level | means | do |\n"
-                          "|---|---|---|---|\n| `seal.refused` | warning | a | b |\n| `fuse.library` | debug, error | a | b |\n"
-                          "| `fuse.ready` | info | a | b |\n| `fuse.resumed` | info | a | b |\n| `fuse.failed` | warning | a | b |\n"
-                          "| `supervisor.ended` | error | a | b |\n\n## Other\n| `none` | info | a | b |\n",
+    "docs/operations/options.md": "# Options\n\nFor jobs.\n\n`--json` `inductorfs mount --store x`\n| `most` (8) |\n\n| event | level | means | do |\n"
+                                  "|---|---|---|---|\n| `supervisor.ended` | error | a | b |\n\n## Other\n| `none` | info | a | b |\n",
+    "docs/operations/events.md": "# Events of the log\n\nFor jobs.\n\n| event | level | means | do |\n"
+                                 "|---|---|---|---|\n| `seal.refused` | warning | a | b |\n| `fuse.library` | debug, error | a | b |\n"
+                                 "| `fuse.ready` | info | a | b |\n| `fuse.resumed` | info | a | b |\n| `fuse.failed` | warning | a | b |\n",
     "docs/formats.md": "| limit | value | constant |\n|---|---|---|\n| a | 1,000 bytes | `kFewLimit`, `include/inductorfs/base/result.h` |\n"
                        "| b | 2 KiB; 3 | `kMostThings`, `src/config/settings.cc`; `Sealer::kTurns` |\n",
     "tests/lint/layers.txt": "base:\nvfs: base\n# a comment\n",
@@ -55,13 +60,14 @@ def test_a_project_in_order_has_no_offence(project):
 
 
 @pytest.mark.parametrize("name, old, new, offence", [
-    ("README.md", "docs/semantics.md#", "docs/none.md#", "there is no docs/none.md"),
-    ("README.md", "#errors-of-it", "#nothing", "docs/semantics.md has no heading #nothing"),
+    ("README.md", "docs/semantics/errors.md#", "docs/none.md#", "there is no docs/none.md"),
+    ("README.md", "#errors-of-it", "#nothing", "docs/semantics/errors.md has no heading #nothing"),
     ("README.md", "src/layout/rules.cc", "src/layout/none.cc", "there is no src/layout/none.cc"),
     ("README.md", "kLimit", "kNone", "the code has no kNone"),
     ("README.md", "# A", "../shared", "leads out of the project"),
-    ("docs/semantics.md", "ENOENT", "EIO", "no row `kNotFound`, `not_found`, ENOENT"),
-    ("docs/semantics.md", "`corrupt`", "`bad`", "no row `kCorrupt`, `corrupt`, EIO"),
+    ("docs/semantics/errors.md", "ENOENT", "EIO", "no row `kNotFound`, `not_found`, ENOENT"),
+    ("docs/semantics/more.md", "`corrupt`", "`bad`", "no row `kCorrupt`, `corrupt`, EIO"),
+    ("docs/semantics/more.md", "| 3 |", "| 4 |", "Sealer::kTurns is 3, not 4"),
     ("docs/families.md", "fxgraph", "other", "src/layout/rules.cc has no family other"),
     ("src/layout/rules.cc", '{.name', '{.name = "new"}, {.name', "the family new is missing"),
     ("docs/decisions/0001-a.md", "Tree.Grows", "Tree.Shrinks", "there is no test Tree.Shrinks"),
@@ -74,9 +80,9 @@ def test_a_project_in_order_has_no_offence(project):
     ("src/vfs/sealer.cc", '"seal"', '"seals"', "no code names a thread seal"),
     ("docs/man/inductorfs.1", ".It Fl -most", ".It Fl -least Ar N\n.It Fl -most", "there is no option --least"),
     ("docs/man/inductorfs.1", "Default: 8", "Default: 9", "the default of --most is not said to be 8"),
-    ("docs/operations.md", "--json", "--yaml", "there is no option --yaml"),
-    ("docs/operations.md", "--store", "--stored", "there is no option --stored"),
-    ("docs/operations.md", "(8)", "(9)", "the default of most is 8, not 9"),
+    ("docs/operations/options.md", "--json", "--yaml", "there is no option --yaml"),
+    ("docs/operations/options.md", "--store", "--stored", "there is no option --stored"),
+    ("docs/operations/options.md", "(8)", "(9)", "the default of most is 8, not 9"),
     ("docs/man/inductorfs.conf.5", "most =", "least =", "there is no key least"),
     ("docs/formats.md", "1,000", "1,001", "kFewLimit is 1000, not 1,001 bytes"),
     ("docs/formats.md", "2 KiB", "2 MiB", "kMostThings is 2048, not 2 MiB; 3"),
@@ -99,7 +105,17 @@ def test_a_project_in_order_has_no_offence(project):
     ("src/fuse/session.cc", "kDebug", "kInfo", "the level of fuse.library is error, info"),
     ("src/supervisor/loop.cc", "supervisor.ended", "supervisor.gone", "the event supervisor.gone is missing"),
     ("src/supervisor/loop.cc", "supervisor.ended", "ended", "the event ended is not called supervisor.lower_case"),
-    ("docs/operations.md", "| `seal.refused` | warning | a |", "| `seal.refused` | warning | |", "the event seal.refused is missing"),
+    ("docs/operations/events.md", "| `seal.refused` | warning | a |", "| `seal.refused` | warning | |", "the event seal.refused is missing"),
+    ("docs/operations/options.md", "| `supervisor.ended` | error | a |", "| `supervisor.ended` | error | |", "the event supervisor.ended is missing"),
+    ("docs/operations/options.md", "| `supervisor", "| `fuse.ready` | info | a | b |\n| `supervisor", "docs/operations/events.md has the event fuse.ready too"),
+    ("docs/operations/options.md", "`supervisor.ended` | error", "`supervisor.ended` | info", "the level of supervisor.ended is error"),
+    ("docs/operations/events.md", "For jobs.\n\n", "", "has no paragraph below its title"),
+    ("docs/semantics/errors.md", "For jobs.\n\n", "", "has no paragraph below its title"),
+    ("docs/semantics/more.md", "For jobs.", "- For jobs.", "has no paragraph below its title"),
+    ("docs/semantics/more.md", "# More\n\n", "", "has no paragraph below its title"),
+    ("docs/README.md", "[b](semantics/more.md#more)", "`semantics/more.md`", "does not lead to docs/semantics/more.md"),
+    ("docs/README.md", "[f](formats.md)", "", "does not lead to docs/formats.md"),
+    ("docs/README.md", "(decisions/)", "(decisions/0001-a.md)", "does not lead to docs/decisions/0001-a.md"),
     ("src/config/settings.cc", "Option{", "Choice{", "no option was found; has the table another form?"),
 ])
 def test_finds(project, name, old, new, offence):
@@ -109,8 +125,24 @@ def test_finds(project, name, old, new, offence):
     assert any(line.endswith(": " + offence) for line in check_docs.check(project))
 
 
-def test_each_section_of_operations_is_in_its_index():
-    text = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
-    index = text.split("## By symptom", 1)[1].split("\n## ", 1)[0]
-    anchors = {check_docs.slug(name) for name in re.findall(r"^##+ (.*)$", text, re.MULTILINE)} - {"by-symptom", "symptoms"}
-    assert anchors == {target for target in re.findall(r"\]\(#([^)]+)\)", index)}
+@pytest.mark.parametrize("name", ["docs/operations/events.md", "docs/semantics/more.md"])
+def test_finds_a_long_page(project, name):
+    text = (project / name).read_text()
+    full = text.replace("For jobs.", "For jobs." + "x" * (15360 - len(text)))
+    (project / name).write_text(full)
+    assert list(check_docs.check(project)) == []
+    (project / name).write_text(full.replace("x", "xx", 1))
+    assert list(check_docs.check(project)) == [f"{name}: has 15361 bytes, more than 15360: divide it by subjects"]
+
+
+def test_each_section_of_operations_is_in_the_index_by_symptom():
+    """A page by its name, but for one that has nothing before its first section; and each section below its title."""
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    index = (docs / "README.md").read_text().split("## Something is wrong", 1)[1].split("\n| you see", 1)[1].split("\n## ", 1)[0]
+    wanted = set()
+    for path in sorted((docs / "operations").rglob("*.md")):
+        name, text = path.relative_to(docs).as_posix(), re.sub(r"^```.*?^```$", "```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        begins = text.split("\n## ", 1)[0]
+        wanted |= {name} if len(begins.strip().split("\n\n")) > 2 else set()
+        wanted |= {f"{name}#{check_docs.slug(heading)}" for heading in re.findall(r"^##+ (.*)$", text, re.MULTILINE)}
+    assert wanted == {target for target in re.findall(r"\]\(([^)]+)\)", index) if target.startswith("operations/")}

@@ -115,7 +115,7 @@ def test_the_next_rank_compiles_when_the_first_is_killed(cluster, ranks):
 
 
 def test_nobody_waits_for_a_rank_that_waits_itself(cluster, ranks):
-    """As in a collective within the compile, for which it needs those that wait for it (docs/operations.md)."""
+    """As in a collective within the compile, for which it needs those that wait for it (docs/operations/compiling-once.md)."""
     a, b = cluster.quick("a", *ONCE), cluster.quick("b", *ONCE)
     leader, others = begin(ranks, a, a, a, b, b, meanwhile="waits")
     wait_until(lambda: all(rank.compiles() for rank in others), 60, "all others to compile")

@@ -65,7 +65,7 @@ def test_rename(places):
 
 
 def test_rename_of_a_directory_with_files(places):
-    """One that shows entries of the cluster cannot be moved, as on overlayfs (docs/semantics.md): mv copies."""
+    """One that shows entries of the cluster cannot be moved, as on overlayfs (docs/semantics/file-operations.md): mv copies."""
     if not places[0].one.parent.name.startswith("directory"):
         assert attempt(os.rename, places[0].one.parent, places[0].work / "moved") == "OSError 18"
 
@@ -259,5 +259,5 @@ def test_deep_paths(places):
 
 def test_a_path_beyond_the_limit_is_refused(places):
     mounted, _ = places
-    assert attempt(descend, mounted.work, 60) == "OSError 36"  # docs/semantics.md: ENAMETOOLONG
+    assert attempt(descend, mounted.work, 60) == "OSError 36"  # docs/semantics/file-operations.md: ENAMETOOLONG
     shutil.rmtree(mounted.work)

@@ -250,7 +250,7 @@ def test_a_quota_that_is_reached_is_enospc_and_what_is_deleted_makes_room(cluste
 
 @pytest.mark.parametrize("error", ["EIO", "EDQUOT", "EROFS"])
 def test_a_write_that_the_disk_refuses_is_that_error_and_no_more(cluster, error):
-    """EDQUOT is told as ENOSPC, as docs/semantics.md has it."""
+    """EDQUOT is told as ENOSPC, as docs/semantics/faults-of-the-disk.md has it."""
     node = cluster.quick("a", environment={"INDUCTORFS_FAIL_POINT": f"disk.write={error}:20"})
     told, written = None, {}
     for index in range(60):
@@ -455,7 +455,7 @@ def test_a_full_queue_drops_its_oldest_which_stay_on_this_host(cluster):
 
 
 def test_an_index_of_very_many_entries(cluster):
-    """Of a broken or hostile publisher. INDUCTORFS_MANY_ENTRIES=1000000 for the figures of docs/operations.md."""
+    """Of a broken or hostile publisher. INDUCTORFS_MANY_ENTRIES=1000000 for the figures of docs/operations/tuning.md."""
     first = cluster.quick("first")
     artefacts.write_atomic(first.cache, artefacts.code("one"), "text")
     first.sync()

@@ -68,7 +68,7 @@ def made_by_engines(pod):
 def sights(pods, first, cold, kills):
     """(names of what engines made in the first pod, {who looks: which of them such a process finds on another node}). All look at once, and ask for
     each name, so that no answer depends on how much of the cluster's index the node has read. Jobs with variables are those of a mount that is told
-    of nothing: one that is told of facts has one environment, and looks at no reader (docs/semantics.md), but for TOLD."""
+    of nothing: one that is told of facts has one environment, and looks at no reader (docs/semantics/environments.md), but for TOLD."""
     names = made_by_engines(first)
     usual = pods.pod("equal")
     jobs = {"equal": usual.begin_look(ask=names), "equal, told": pods.pod("equal-told", *TOLD, facts(pods)).begin_look(ask=names),

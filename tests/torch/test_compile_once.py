@@ -43,7 +43,7 @@ def run_collective(cluster, *words):
 
 @pytest.fixture(scope="module")
 def newest():
-    """The ranks of torch 2.15 decide together; a collective needs all of them (docs/operations.md, compiling once)."""
+    """The ranks of torch 2.15 decide together; a collective needs all of them (docs/operations/compiling-once.md)."""
     with Cluster(torch="2.15", environment=NO_HEADERS, patient=True) as made:
         yield made
 

@@ -13,7 +13,8 @@ from inductorfs_testing.fixtures import Cluster, lack
 from inductorfs_testing.pods import PATH, KubeNode, PodContainer, Volumes
 from inductorfs_testing.processes import run
 
-DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/containers.md", "docs/operations.md", "docs/serving.md", "docs/sizing.md"]
+DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/containers.md", "docs/serving.md", "docs/sizing.md",
+             *sorted(path.relative_to(places.REPOSITORY).as_posix() for path in (places.REPOSITORY / "docs/operations").rglob("*.md"))]
 RUN = ["README.md", "docs/serving.md", "docs/tutorial.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = re.compile(r"# (?:on|in|where) ")

@@ -61,7 +61,7 @@ class Guarded {
 
 /// A Guarded for values that are read far more often than written: readers share the lock. A writer waits for the
 /// readers that came before it only: those that come later wait for the writer, or overlapping readers would keep it
-/// out for ever (std::shared_mutex lets them; docs/semantics.md, "Threats on one host"). And a writer lets those in
+/// out for ever (std::shared_mutex lets them; docs/semantics/threats-of-delay.md). And a writer lets those in
 /// first who waited when it came: who writes again at once, piece by piece, would keep them out to its end, for a mutex
 /// that is taken again is handed on to nobody. A reader may read again while it reads; nobody may write then.
 /// Safe for concurrent use.

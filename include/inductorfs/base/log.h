@@ -10,7 +10,7 @@
 #include "inductorfs/base/result.h"
 
 /// The structured log. Each event is one line, `time level module.event key=value ...` (logfmt); values are quoted when
-/// needed. The event is a literal `module.event` (CONTRIBUTING.md), and docs/operations.md has a row for it.
+/// needed. The event is a literal `module.event` (CONTRIBUTING.md), and docs/operations has a row for it.
 ///
 /// The FUSE boundary, thread entry functions and the daemon write to the log. Libraries below return errors instead, so
 /// that nothing is logged twice. Secrets must never be passed: URLs go through redact_url(). Safe for concurrent use.

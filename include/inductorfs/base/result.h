@@ -14,7 +14,7 @@
 namespace inductorfs {
 
 /// What went wrong, in terms on which callers can act. The mapping to errno is in exactly one place (fuse/errno_map.h)
-/// and is printed in docs/semantics.md; a test walks all codes.
+/// and is printed in docs/semantics/file-operations.md; a test walks all codes.
 enum class ErrorCode {
   kNotFound,
   kExists,

@@ -14,7 +14,7 @@
 #include "inductorfs/vfs/file_system.h"
 
 /// The kernel's side of a mount: mounting, the FUSE session, and one adapter that unpacks a request, calls the file
-/// system and replies exactly once. docs/semantics.md lists each operation and errno.
+/// system and replies exactly once. docs/semantics/file-operations.md lists each operation and errno.
 namespace inductorfs::fuse {
 
 struct MountOptions {

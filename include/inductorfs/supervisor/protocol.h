@@ -6,7 +6,8 @@
 
 #include "inductorfs/base/fd.h"
 
-/// The protocol between the supervisor and its workers (docs/operations.md). Nothing here allocates.
+/// The protocol between the supervisor and its workers (docs/operations/processes-of-a-mount.md). Nothing here
+/// allocates.
 namespace inductorfs::supervisor {
 
 /// Descriptors that a process finds open when it starts.

@@ -43,7 +43,7 @@ struct RootStatus {
   std::string environment;  ///< where environments are learned: that of the programs which have this part of the root
 };
 
-/// What a user has on the local disk (docs/semantics.md, "Limits by user").
+/// What a user has on the local disk (docs/semantics/limits.md).
 struct UserHolding {
   uid_t user = 0;
   uint64_t bytes = 0;

@@ -11,14 +11,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/worker_tree.h"
-#include "inductorfs/mount/worker_user.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -106,8 +107,10 @@ std::vector<Rule> rules_for(const config::Settings& settings) {
     rules.push_back({std::move(place.path), allowed_in(place.kind), place.optional});
   }
   // Whoever is the user who has mounted opens and rotates a log itself.
-  const std::string log = settings.worker ? std::string() : log_elsewhere(settings);
-  if (!log.empty()) rules.push_back({parent_of(log), kOfStore});
+  const std::string log = settings.worker ? std::string() : log_path(settings);
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(log.c_str(), nullptr), &std::free);
+  if (!log.empty()) rules.push_back({parent_of(log), kOfStore, true});
+  if (real != nullptr) rules.push_back({parent_of(real.get()), kOfStore, true});  // it may be a link
   return rules;
 }
 

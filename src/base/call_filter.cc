@@ -109,6 +109,7 @@ constexpr const char* kOfServing[] = {
     "fsync",
     "fdatasync",
     "syncfs",
+    "sync_file_range",
     "rmdir",
     "unlink",
     "unlinkat",

@@ -266,6 +266,7 @@ std::set<long> calls_of_serving() {
       SYS_fsync,
       SYS_fdatasync,
       SYS_syncfs,
+      SYS_sync_file_range,
       SYS_unlinkat,
       SYS_renameat,
       SYS_renameat2,

@@ -284,6 +284,19 @@ def test_copy_file_range(places):
     same(places, operation)
 
 
+@pytest.mark.usefixtures("root")
+def test_an_fsync_of_much_is_done_in_pieces_by_the_same_worker(cluster):
+    """More than `kSyncPiece` (src/vfs/write/data.cc)."""
+    node = cluster.quick("a")
+    worker = node.worker()
+    with open(node.cache / "much", "wb", buffering=0) as file:
+        for _ in range(20):
+            file.write(os.urandom(1 << 20))
+        os.fsync(file.fileno())
+        os.fdatasync(file.fileno())
+    assert node.worker() == worker and node.status()["takeover"]["restarts"] == 0
+
+
 def test_fsync(places):
     def operation(place):
         told = []

@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,21 @@ std::string around_store(const std::string& store) {
   return is_own ? directory : store;
 }
 
+/// The directories of a log that this process opens and rotates itself, and of what it leads to by links, which need
+/// not be there yet.
+void add_ways_to(std::string log, std::vector<Rule>& rules) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  (void)make_directories(parent_of(log));
+  for (int i = 0; i < kMostLinks; ++i) {
+    rules.push_back({parent_of(log), kOfStore, true});
+    std::array<char, PATH_MAX> end{};
+    const ssize_t size = ::readlink(log.c_str(), end.data(), end.size() - 1);
+    if (size <= 0) return;
+    const std::string target(end.data(), static_cast<size_t>(size));
+    log = target.front() == '/' ? target : parent_of(log) + "/" + target;
+  }
+}
+
 std::vector<Rule> rules_for(const config::Settings& settings) {
   if (!settings.store_root.empty()) {
     std::vector<Rule> rules{{"/", kOfTree}, {around_store(settings.store), kOfStore}};
@@ -108,9 +124,7 @@ std::vector<Rule> rules_for(const config::Settings& settings) {
   }
   // Whoever is the user who has mounted opens and rotates a log itself.
   const std::string log = settings.worker ? std::string() : log_path(settings);
-  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(log.c_str(), nullptr), &std::free);
-  if (!log.empty()) rules.push_back({parent_of(log), kOfStore, true});
-  if (real != nullptr) rules.push_back({parent_of(real.get()), kOfStore, true});  // it may be a link
+  if (!log.empty()) add_ways_to(log, rules);
   return rules;
 }
 

@@ -10,9 +10,9 @@ namespace inductorfs::mount {
 /// where it has none, in what a tree would show (worker_tree.h) and around its log; nowhere else, whoever sends it an
 /// open directory of the host. It reaches no abstract socket of others and binds no TCP port, where the kernel has
 /// that, too (Linux 6.12 and 6.7). What is done by a name and opens nothing (stat, extended attributes, times, connect
-/// to a socket) the kernel does not judge. Makes the store's directory when it is missing. Once, before there are
-/// threads, without new privileges (prctl(2)). kNotSupported where the kernel has no Landlock that lets files be
-/// renamed across directories (Linux 5.19; landlock(7)).
+/// to a socket) the kernel does not judge. Makes the directories of store and log when they are missing. Once, before
+/// there are threads, without new privileges (prctl(2)). kNotSupported where the kernel has no Landlock that lets files
+/// be renamed across directories (Linux 5.19; landlock(7)).
 [[nodiscard]] Result<void> stay_in_places(const config::Settings& settings);
 
 }  // namespace inductorfs::mount

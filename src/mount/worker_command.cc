@@ -158,14 +158,6 @@ struct Inheritance {
   Readiness readiness;
 };
 
-/// Where /proc hides processes (hidepid of proc(5)), their users are found out by CAP_SYS_PTRACE alone, or by the
-/// members of a group, to which `user` belongs then.
-bool has_hidden_processes() {
-  const auto table = read_mount_table();
-  const MountEntry* const proc = find_mount_at(table, "/proc");
-  return proc != nullptr && proc->super_options.find("hidepid=") != std::string::npos;
-}
-
 /// For good, and before there are threads. Whatever takes rights over the host the mounter and the examiner do. An
 /// ordinary user's worker has no rights, and its messenger is not set-user-id. Root's is `user` from its start, whom
 /// its supervisor became.

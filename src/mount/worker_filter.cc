@@ -4,6 +4,7 @@
 #include "asked_processes.h"
 #include "file_bounds.h"
 #include "inductorfs/base/call_filter.h"
+#include "inductorfs/base/mount_table.h"
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/redis/prepare.h"
@@ -22,32 +23,51 @@ Warnings& warnings() {
   return *all;
 }
 
-void put_under_filter(const config::Settings& settings) {
-#ifndef INDUCTORFS_SANITIZED
-  (void)filter_warning();  // it asks the kernel
-  (void)codec::digest_of("");
-  redis::prepare_to_connect(settings.remote);
+/// Landlock hides from a process what it may not trace, and such a /proc with it. Whoever is a user of its own is in
+/// the group that sees all.
+bool would_see_no_process(const config::Settings& settings) {
+  return !settings.worker && settings.store_root.empty() && has_hidden_processes();
+}
+
+[[maybe_unused]] void keep_to_places(const config::Settings& settings) {
+  const bool is_blind = would_see_no_process(settings);
+  const Result<void> kept =
+      is_blind ? fail(ErrorCode::kNotSupported, "/proc hides processes (hidepid)") : stay_in_places(settings);
+  if (kept) return;
+  warnings().no_landlock = kept.error().what();
+  if (!settings.store_root.empty()) return;
+  warnings().places =
+      "the process that serves this mount may use all files that its user may use (" + warnings().no_landlock +
+      (is_blind ? "): let root mount, or /proc show the processes of all users"
+                : "): boot Linux 5.19 or later with landlock among lsm=, and allow it in the container");
+}
+
+[[maybe_unused]] void put_under_filter() {
   const auto filter = CallFilter::for_serving();
   const Result<void> applied = filter ? filter->apply() : fail(filter.error());
   if (applied) return;
   warnings().filter = "the process that serves this mount may make all system calls: " + applied.error().what() +
                       ": allow seccomp filters in the container, or boot a kernel with CONFIG_SECCOMP_FILTER";
-#else
-  (void)settings;
-#endif
 }
 
 }  // namespace
 
+bool has_hidden_processes() {
+  const auto table = read_mount_table();
+  const MountEntry* const proc = find_mount_at(table, "/proc");
+  return proc != nullptr && proc->super_options.find("hidepid=") != std::string::npos;
+}
+
 void confine_worker(const config::Settings& settings) {
-  const Result<void> kept = stay_in_places(settings);
-  if (!kept) warnings().no_landlock = kept.error().what();
-  if (!kept && settings.store_root.empty()) {
-    warnings().places = "the process that serves this mount may use all files that its user may use (" +
-                        warnings().no_landlock +
-                        "): boot Linux 5.19 or later with landlock among lsm=, and allow it in the container";
-  }
-  put_under_filter(settings);
+#ifndef INDUCTORFS_SANITIZED
+  (void)filter_warning();  // it asks the kernel
+  (void)codec::digest_of("");
+  redis::prepare_to_connect(settings.remote);
+  keep_to_places(settings);
+  put_under_filter();
+#else
+  (void)settings;
+#endif
 }
 
 const std::string& worker_filter_warning() { return warnings().filter; }

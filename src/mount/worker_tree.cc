@@ -59,7 +59,7 @@ constexpr std::array kNamed = {"/etc/resolv.conf", "/etc/hosts",       "/etc/nss
                                "/etc/machine-id",  "/etc/ld.so.cache", "/etc/ssl/openssl.cnf"};
 /// Certificates of authorities, to which links below /etc lead, and time zones.
 constexpr std::array kShared = {"/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
-                                "/var/lib/ca-certificates", "/usr/share/zoneinfo"};
+                                "/var/lib/ca-certificates", "/usr/share/crypto-policies", "/usr/share/zoneinfo"};
 
 /// Where modules of nsswitch.conf(5) ask for names.
 constexpr std::array kNameServices = {"/run/avahi-daemon", "/run/systemd/resolve", "/var/lib/sss/pipes", "/run/nscd"};

@@ -419,7 +419,7 @@ def test_its_tree_has_only_what_it_needs(scene):
     def is_expected(place):
         known = ("/", "/proc", "/etc", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib32", "/lib64",
                  "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
-                 "/var/lib/ca-certificates", "/usr/share/zoneinfo", "/cpuinfo", str(scene.node.store))
+                 "/var/lib/ca-certificates", "/usr/share/crypto-policies", "/usr/share/zoneinfo", "/cpuinfo", str(scene.node.store))
         return place in known or place.startswith(("/etc/", "/usr/lib/")) or Path(place) in resolvers()
 
     found = mounts_of(scene.worker).values()

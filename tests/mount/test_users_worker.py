@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever has taken an ordinary user's worker over, which has no tree of files, has the store and what is open to all: nothing else of that user's."""
+import contextlib
 import json
 import os
 import subprocess
@@ -17,9 +18,10 @@ NAME = f"inductorfs-attack-{os.getpid()}"
 USER = 65534
 
 
-@pytest.fixture()
-def users(cluster):
-    """A mount of an ordinary user's, made in a mount namespace with a /dev/fuse that everybody may open."""
+@contextlib.contextmanager
+def mounted_by_a_user(cluster, before=":", log="logs/log"):
+    """(a mount of an ordinary user's, made in a mount namespace with a /dev/fuse that everybody may open; its status).
+    `before`: a command of root's in that namespace. `log`, below his home: by default a link to a file that is not there yet."""
     if os.geteuid() != 0:
         lack("this test changes users, namespaces or disks: root only")
     if landlock() < 2:
@@ -29,17 +31,45 @@ def users(cluster):
     for path in (node.root, node.cache, node.store, node.home, node.tmp):
         os.chown(path, USER, USER)
     program, device = places.copy_programs(cluster.directory), cluster.directory / "fuse"
-    words = " ".join(map(str, [program, "mount", node.cache, "--store", node.store, *cluster.options()]))
-    script = (f"mknod {device} c 10 229; chmod 666 {device}; mount --bind {device} /dev/fuse; "
+    (node.home / "logs").mkdir(mode=0o700)
+    (node.home / "far").mkdir(mode=0o700)
+    (node.home / "logs" / "log").symlink_to("../far/log")
+    for path in (node.home / "logs", node.home / "far"):
+        os.chown(path, USER, USER)
+    words = " ".join(map(str, [program, "mount", node.cache, "--store", node.store, "--log", node.home / log, *cluster.options()]))
+    script = (f"{before}; mknod {device} c 10 229; chmod 666 {device}; mount --bind {device} /dev/fuse; "
               f"exec setpriv --reuid={USER} --regid={USER} --clear-groups sh -c '{words} && {program} status --json {node.cache} && echo . && read end; {program} unmount {node.cache}'")
     variables = node.env(USER="nobody", LOGNAME="nobody", INDUCTORFS_END_ON_REFUSED_CALL="")
     with subprocess.Popen(["unshare", "-m", "sh", "-euc", script], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
-        status = json.loads("".join(iter(shell.stdout.readline, ".\n")))
-        assert [warning for warning in status["warnings"] if "serves this mount" in warning] == []
+        lines = []
+        while not lines or lines[-1] not in (".\n", ""):
+            lines.append(shell.stdout.readline())
+        assert lines.pop() == ".\n", "it was not mounted"
+        status = json.loads("".join(lines))
+        assert "mount.ready" in (node.home / log).read_text()
         try:
-            yield node
+            yield node, status
         finally:
             shell.communicate("end\n", timeout=60)
+
+
+@pytest.fixture()
+def users(cluster):
+    with mounted_by_a_user(cluster) as (node, status):
+        assert [warning for warning in status["warnings"] if "serves this mount" in warning] == []
+        yield node
+
+
+def test_a_log_may_lie_in_a_directory_that_is_not_there(cluster):
+    with mounted_by_a_user(cluster, log="new/below/log") as (node, _):
+        assert (node.home / "new").stat().st_uid == USER
+
+
+def test_where_processes_are_hidden_its_jobs_are_seen_and_that_is_said(cluster):
+    """Landlock hides from a process what it may not trace, and such a /proc hides that from everybody."""
+    with mounted_by_a_user(cluster, "mount -t proc -o hidepid=2 proc /proc") as (_, status):
+        (warning,) = [warning for warning in status["warnings"] if "serves this mount" in warning]
+        assert "may use all files that its user may use (/proc hides processes (hidepid))" in warning
 
 
 def test_an_ordinary_users_worker_has_his_store_and_no_other_file_of_his(users):
@@ -97,7 +127,10 @@ def test_without_landlock_it_is_said(cluster, without):
     (node.cache / "file").write_text("text")
     (line,) = [line for line in node.log.read_text().splitlines() if "mount.no_landlock" in line]
     assert "Operation not permitted" in line
-    warned = [warning for warning in node.status()["warnings"] if "may use all files" in warning]
+    warnings = node.status()["warnings"]
+    if not without and any("sees all files" in warning for warning in warnings):
+        lack("a host where root may make a tree")
+    warned = [warning for warning in warnings if "may use all files" in warning]
     assert len(warned) == bool(without) and all("Operation not permitted" in warning for warning in warned)
     assert ("may use all files" in done.err) == bool(warned)
     node.unmount()

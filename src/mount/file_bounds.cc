@@ -21,6 +21,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/worker_tree.h"
+#include "inductorfs/places/place.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -101,7 +102,8 @@ std::string around_store(const std::string& store) {
 /// not be there yet.
 void add_ways_to(std::string log, std::vector<Rule>& rules) {
   constexpr int kMostLinks = 40;  // as the kernel has it
-  (void)make_directories(parent_of(log));
+  // What is wrong with it says who opens it.
+  if (!check_log(log) || !make_directories(parent_of(log))) return;
   for (int i = 0; i < kMostLinks; ++i) {
     rules.push_back({parent_of(log), kOfStore, true});
     std::array<char, PATH_MAX> end{};
@@ -141,10 +143,17 @@ Result<void> add(const Fd& rules, const Rule& wanted, uint64_t judged) {
   return {};
 }
 
+/// Nobody else may lead root to where it is made.
+Result<void> have_store(const std::string& path) {
+  constexpr mode_t kStoreMode = 0700;
+  if (::access(path.c_str(), F_OK) == 0) return {};
+  INDUCTORFS_TRY(places::check_own_place(path));
+  return make_directories(path, kStoreMode);
+}
+
 }  // namespace
 
 Result<void> stay_in_places(const config::Settings& settings) {
-  constexpr mode_t kStoreMode = 0700;
   const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < kWithRenames) {
     return fail(ErrorCode::kNotSupported,
@@ -154,7 +163,7 @@ Result<void> stay_in_places(const config::Settings& settings) {
   // A kernel takes a longer one than it knows as long as what it does not know is 0.
   const Fd rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &judged, sizeof judged, 0)));
   if (!rules) return fail_errno("landlock_create_ruleset");
-  INDUCTORFS_TRY(make_directories(settings.store, kStoreMode));
+  INDUCTORFS_TRY(have_store(settings.store));
   for (const Rule& rule : rules_for(settings)) INDUCTORFS_TRY(add(rules, rule, judged.files));
   if (::syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0) return fail_errno("landlock_restrict_self");
   return {};

@@ -23,14 +23,10 @@ Warnings& warnings() {
   return *all;
 }
 
-/// Landlock hides from a process what it may not trace, and such a /proc with it. Whoever is a user of its own is in
-/// the group that sees all.
-bool would_see_no_process(const config::Settings& settings) {
-  return !settings.worker && settings.store_root.empty() && has_hidden_processes();
-}
-
 [[maybe_unused]] void keep_to_places(const config::Settings& settings) {
-  const bool is_blind = would_see_no_process(settings);
+  // Landlock hides from a process what it may not trace, where /proc hides that. Whoever is a user of its own is in the
+  // group that sees all.
+  const bool is_blind = !settings.worker && has_hidden_processes();
   const Result<void> kept =
       is_blind ? fail(ErrorCode::kNotSupported, "/proc hides processes (hidepid)") : stay_in_places(settings);
   if (kept) return;

@@ -123,12 +123,16 @@ std::string users_text(const Json& files) {
   const auto of = [](uint64_t limit, const std::string& text) { return limit == 0 ? "" : " of " + text; };
   const uint64_t bytes = number_at(files, "user_bytes");
   const uint64_t count = number_at(files, "user_files");
+  const uint64_t requests = number_at(files, "user_requests");
   std::string text = list_text("users", part_of(files, "users"), [&](const Json& item) {
     const uint64_t user = number_at(item, "user");
     const bool is_limited = flag_at(item, "limited");
+    const uint64_t under_way = number_at(item, "requests");
     return "uid " + std::to_string(user) + ": " + human_bytes(number_at(item, "bytes")) +
            of(is_limited ? bytes : 0, human_bytes(bytes)) + ", " + std::to_string(number_at(item, "files")) +
-           of(is_limited ? count : 0, std::to_string(count)) + " files";
+           of(is_limited ? count : 0, std::to_string(count)) + " files" +
+           (under_way == 0 ? ""
+                           : ", " + std::to_string(under_way) + of(requests, std::to_string(requests)) + " requests");
   });
   if (!text.empty() && !flag_at(files, "users_known")) text += line("", "and what is still being counted");
   return text;

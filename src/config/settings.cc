@@ -141,12 +141,6 @@ Result<void> set_number(Settings& settings, const std::string& value, const std:
 void clear_also(Settings& settings) { settings.also.clear(); }
 void clear_environment(Settings& settings) { settings.environment.clear(); }
 
-Result<void> set_threads(Settings& settings, const std::string& value, const std::string&) {
-  INDUCTORFS_TRY_ASSIGN(const auto number, parse_number(value, 1, kMostThreads));
-  settings.threads = static_cast<size_t>(number);
-  return {};
-}
-
 Result<void> set_log_level(Settings& settings, const std::string& value, const std::string&) {
   const Result<log::Level> level = log::level_from_string(value);
   if (!level) return fail(ErrorCode::kInvalid, "give one of debug, info, warning, error");
@@ -266,6 +260,9 @@ constexpr std::array kMountOptions{
     Option{"user-files", Kind::kText, "N", kText<defaults::kUserFiles>,
            "let no user but root have more than N files and directories on the local disk; 0 disables the limit",
            set_number<&Settings::user_files, 0, kMostUserFiles>},
+    Option{"user-requests", Kind::kText, "N", "0",
+           "let no user but root have more than N requests under way that take long; 0 disables the limit",
+           set_number<&Settings::user_requests, 0, kMostThreads>},
     Option{"prefetch", Kind::kText, "BYTES", kSizeText<defaults::kPrefetchBytes>,
            "fetch at most BYTES in the background after the mount; 0 disables it", set_size<&Settings::prefetch>},
     Option{"queue-limit", Kind::kText, "N", kText<defaults::kQueuedGroups>,
@@ -286,7 +283,8 @@ constexpr std::array kMountOptions{
            "give this host's own tunings up where the cluster has others, which count from the next start on",
            set_switch<&Settings::cluster_winners>},
     Option{"prefix", Kind::kText, "TEXT", defaults::kPrefix, "begin every key in the remote with TEXT", set_prefix},
-    Option{"threads", Kind::kText, "N", kText<Settings::kThreads>, "answer the kernel with N threads", set_threads},
+    Option{"threads", Kind::kText, "N", kText<Settings::kThreads>, "answer the kernel with N threads",
+           set_number<&Settings::threads, 1, kMostThreads>},
     Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "let other users use the mount", set_allow_other},
     Option{"start-timeout", Kind::kText, "S", kText<Settings::kStartSeconds>,
            "give up when the mount does not answer within S seconds", set_seconds<&Settings::start_timeout, 1>},

@@ -32,6 +32,7 @@ Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeove
       resent(counter_of(counters, "resent")),
       torn(counter_of(counters, "torn")),
       given_up(counter_of(counters, "given_up")),
+      over_limit(counter_of(counters, "over_limit")),
       lost_replies(counter_of(counters, "lost_replies")),
       own_region_(std::move(own)),
       page((own_region_ ? *own_region_ : *region).page()),

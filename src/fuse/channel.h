@@ -48,6 +48,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Counter& resent;          ///< requests that the kernel sent again when it was asked to, after those
   Counter& torn;            ///< requests that an earlier worker had not read as a whole; the kernel has ended them
   Counter& given_up;        ///< requests over which two workers crashed or hung; answered with EIO
+  Counter& over_limit;      ///< requests of users who had too many; answered with EDQUOT
   Counter& lost_replies;  ///< requests that were gone when their answer came: the caller was killed, or the mount ended
 
   // Set from the INIT request, before any other request is read.

@@ -17,6 +17,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -41,6 +42,8 @@ constexpr unsigned kMaxBackground = 64;
 constexpr int kNoticeStep = 100;
 /// A request that has cost so many workers their lives is answered with EIO.
 constexpr uint32_t kMostDeaths = 2;
+/// Between two lines about users at the limit of requests.
+constexpr int kOverLimitSeconds = 60;
 /// The kernel copies a request page by page, and a copy fails between two pages only (fs/fuse/dev.c: fuse_copy_fill).
 constexpr size_t kPageSize = 4096;
 
@@ -155,12 +158,14 @@ class KernelSession final : public Session {
   void stop() override;
   void forget_name(vfs::NodeId parent, const std::string& name) override;
   void forget_content(vfs::NodeId node) override;
+  std::map<uint32_t, size_t> requests_by_user() const override { return channel_->slots.served_by_user(); }
 
  private:
   void run(takeover::Slot& slot, bool spare);
   void run_spare(takeover::Slot& slot);
   /// True: a request lies in the slot. False: the session has ended, or is to stop; or the thread is spare and done.
   bool receive(takeover::Slot& slot, const Sleeper& sleeper, bool spare);
+  [[nodiscard]] bool is_refused(takeover::Slot& slot);
   void process(takeover::Slot& slot, bool resumed);
   void process_message(std::string_view message);
   // What an earlier worker left.
@@ -232,7 +237,7 @@ void KernelSession::run(takeover::Slot& slot, bool spare) {
     while (receive(slot, sleeper, spare)) {
       spinner_.note_request();
       spares_.note_serving();
-      process(slot, false);
+      if (!is_refused(slot)) process(slot, false);
       spares_.note_reading();
     }
   }
@@ -263,6 +268,22 @@ bool KernelSession::receive(takeover::Slot& slot, const Sleeper& sleeper, bool s
   }
   if (got <= 0) spares_.note_ended();
   return got > 0;
+}
+
+/// Whether its user has as many requests under way as one may have, and has been told so. Costs others nothing: fewer
+/// threads are busy as a rule.
+bool KernelSession::is_refused(takeover::Slot& slot) {
+  const size_t limit = options_.user_requests;
+  if (limit == 0 || spares_.serving() <= limit) return false;
+  const std::string_view message(slot.request(), slot.length());
+  const std::optional<uint32_t> user = refusable_user_of(message);
+  if (!user || *user == 0 || requests_by_user()[*user] < limit) return false;
+  channel_->over_limit.add();
+  log::write_limited(log::Level::kWarning, "fuse.over_limit",
+                     {{"user", *user}, {"limit", static_cast<uint64_t>(limit)}}, kOverLimitSeconds);
+  (void)tell_kernel(error_message(request_facts(message).unique, EDQUOT), "user limit");  // it has gone: as good
+  slot.free();
+  return true;
 }
 
 void KernelSession::process(takeover::Slot& slot, bool resumed) {

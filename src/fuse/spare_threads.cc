@@ -44,6 +44,7 @@ void SpareThreads::stop() {
   for (size_t i = 0; i < spares_.size(); ++i) {
     if (spares_[i] == nullptr) continue;
     spares_[i].reset();  // joins
+    running_.fetch_sub(1);
     slots_.give_back(regular() + i);
   }
 }
@@ -122,12 +123,14 @@ bool SpareThreads::add_at(size_t index) {
   takeover::Slot& slot = slots_.of_thread(regular() + index);
   if (!slots_.prepare(regular() + index)) return false;
   auto spare = std::make_unique<Spare>();
+  running_.fetch_add(1);  // first: nobody may take it for fewer than there are (serving())
   auto thread = try_start_thread("spare-" + std::to_string(index), [this, &slot, &ended = spare->ended] {
     serve_(slot);
     ended = true;
     wishes_.notify_with([](Wishes& wishes) { wishes.look = true; });
   });
   if (!thread) {
+    running_.fetch_sub(1);
     if (slot.length() == 0) slots_.give_back(regular() + index);
     return false;
   }
@@ -140,6 +143,7 @@ void SpareThreads::join_ended() {
   for (size_t i = 0; i < spares_.size(); ++i) {
     if (spares_[i] == nullptr || !spares_[i]->ended) continue;
     spares_[i].reset();  // joins
+    running_.fetch_sub(1);
     seen_[regular() + i] = {};
     slots_.give_back(regular() + i);
   }

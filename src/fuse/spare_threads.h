@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -41,6 +42,11 @@ class SpareThreads {
   void note_ended() noexcept { reading_.fetch_sub(1); }
   /// For a spare thread that reads: true when at least so many others read. It does not read any more then.
   [[nodiscard]] bool may_end(size_t others) noexcept;
+  /// How many threads are at a request, or about to read one.
+  [[nodiscard]] size_t serving() const noexcept {
+    const int64_t idle = reading_.load(std::memory_order_relaxed);
+    return regular() + running_.load(std::memory_order_relaxed) - static_cast<size_t>(std::max<int64_t>(idle, 0));
+  }
   /// How many threads a session has without any of these.
   [[nodiscard]] size_t regular() const { return slots_.threads() - slots_.spares(); }
 
@@ -73,6 +79,7 @@ class SpareThreads {
   const takeover::RequestSlots& slots_;
   const std::function<void(takeover::Slot&)> serve_;
   std::atomic<int64_t> reading_{0};
+  std::atomic<size_t> running_{0};    ///< spare threads that there are
   std::atomic<bool> watching_{true};  ///< the watching thread looks by itself
   Guarded<Wishes> wishes_;
   // Confined to the watching thread while there is one.

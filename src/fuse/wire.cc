@@ -87,6 +87,16 @@ bool wants_answer(std::string_view message) noexcept {
   return opcode != 0 && opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT;
 }
 
+std::optional<uint32_t> refusable_user_of(std::string_view message) noexcept {
+  fuse_in_header header{};
+  if (!wants_answer(message)) return std::nullopt;
+  std::memcpy(&header, message.data(), sizeof(header));
+  for (const uint32_t opcode : {FUSE_INIT, FUSE_DESTROY, FUSE_RELEASE, FUSE_RELEASEDIR, FUSE_FLUSH}) {
+    if (header.opcode == opcode) return std::nullopt;
+  }
+  return header.uid;
+}
+
 std::string question_message(uint64_t unique) { return error_message(unique | kInterruptBit, 0); }
 
 std::string error_message(uint64_t unique, int errno_value) {

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,9 @@ struct ReplyFacts {
 /// Says whether this message is to be answered; FORGET, BATCH_FORGET and INTERRUPT are not.
 [[nodiscard]] bool wants_answer(std::string_view message) noexcept;
 [[nodiscard]] uint32_t opcode_of(std::string_view message) noexcept;
+/// Says whose request it is if that user may be told that he has too many: not one that gives something back, which the
+/// kernel would not ask for again.
+[[nodiscard]] std::optional<uint32_t> refusable_user_of(std::string_view message) noexcept;
 /// Makes a message that the kernel accepts if it waits for the answer to the request with this number, and refuses with
 /// ENOENT otherwise. It has no other effect: it is the reply to an interrupt, with no error (Linux 4.20, fs/fuse/dev.c:
 /// fuse_dev_do_write).

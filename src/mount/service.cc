@@ -253,6 +253,7 @@ void Service::find_own() {
 Result<void> Service::open_session(Fd device) {
   fuse::SessionOptions options;
   options.threads = settings_.threads;
+  options.user_requests = settings_.user_requests;
   options.region = &supervision_.region();
   options.resume = supervision_.resumes();
   options.notices = supervision_.notices();
@@ -372,7 +373,7 @@ std::vector<std::string> Service::warnings() const {
 
 std::string Service::status(const control::Peer* guest) {
   return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news(),
-                      store_watch_.look(), heartbeat_.status(), guest});
+                      store_watch_.look(), heartbeat_.status(), session_->requests_by_user(), guest});
 }
 
 std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }

@@ -72,7 +72,7 @@ Json catalog_part(const catalog::CatalogStatus& status) {
           {"queued_paths", status.queued_paths}};
 }
 
-Json file_system_part(const vfs::FileSystemStatus& status) {
+Json file_system_part(const StatusFacts& facts, const vfs::FileSystemStatus& status) {
   Json roots = Json::array();
   for (const auto& root : status.first_roots) {
     Json one = {{"path", root.path}, {"owner", root.owner}, {"shared_with", root.shared_with}};
@@ -81,9 +81,11 @@ Json file_system_part(const vfs::FileSystemStatus& status) {
   }
   Json users = Json::array();
   for (const auto& one : status.users) {
+    const auto requests = facts.requests.find(one.user);
     users.push_back({{"user", one.user},
                      {"bytes", one.bytes},
                      {"files", one.files},
+                     {"requests", requests == facts.requests.end() ? 0 : requests->second},
                      {"limited", one.is_limited},
                      {"refused", one.refused}});
   }
@@ -91,6 +93,7 @@ Json file_system_part(const vfs::FileSystemStatus& status) {
           {"users_known", status.users_known},
           {"user_bytes", status.user_bytes},
           {"user_files", status.user_files},
+          {"user_requests", facts.settings.user_requests},
           {"roots", status.roots},
           {"first_roots", std::move(roots)},
           {"nodes", status.nodes},
@@ -307,7 +310,7 @@ std::string status_json(const StatusFacts& facts) {
                   {"remote", remote_part(facts)},
                   {"catalog", catalog_part(facts.store.catalog)},
                   {"cluster", facts.cluster},
-                  {"file_system", file_system_part(files)},
+                  {"file_system", file_system_part(facts, files)},
                   {"unknown_programs", unknown_part(facts.layers.host->unknown_jobs())},
                   {"counters", counters},
                   {"histograms", histograms_part(facts.layers.counters)},

@@ -15,8 +15,9 @@ namespace {
 constexpr size_t kSlotHead = 512;  ///< a Slot, before its request
 static_assert(sizeof(Slot) <= kSlotHead);
 constexpr size_t kPageSize = 4096;
-/// fuse_in_header (Linux, include/uapi/linux/fuse.h): length, opcode, unique.
+/// fuse_in_header (Linux, include/uapi/linux/fuse.h): length, opcode, unique, node, user.
 constexpr size_t kUniqueOffset = 8;
+constexpr size_t kUserOffset = 24;
 
 /// A thread's request begins a page: the pages before it are not the kernel's business.
 constexpr size_t kThreadStride = kPageSize + RequestSlots::kRequestRoom;
@@ -209,6 +210,17 @@ Slot* RequestSlots::detach(const Slot& from) {
     return &slot;
   }
   return nullptr;
+}
+
+std::map<uint32_t, size_t> RequestSlots::served_by_user() const {
+  std::map<uint32_t, size_t> count;
+  for (size_t i = 0; i < threads_; ++i) {
+    Slot& slot = of_thread(i);
+    if (slot.served.load(std::memory_order_acquire) == 0) continue;
+    auto& of = *reinterpret_cast<uint32_t*>(slot.request() + kUserOffset);  // its thread may read the next one there
+    ++count[std::atomic_ref<uint32_t>(of).load(std::memory_order_relaxed)];
+  }
+  return count;
 }
 
 std::vector<Slot*> RequestSlots::left_over() const {

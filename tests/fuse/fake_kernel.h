@@ -54,13 +54,15 @@ class FakeKernel {
   /// The descriptor that the session takes for /dev/fuse.
   [[nodiscard]] Fd take_device() { return std::move(theirs_); }
   void hang_up() { ours_.reset(); }
+  /// Whose the next requests are.
+  void set_user(uint32_t user) { user_ = user; }
 
   uint64_t send(uint32_t opcode, uint64_t node, std::string_view body) {
     fuse_in_header header{};
     header.opcode = opcode;
     header.unique = next_unique_ += 2;
     header.nodeid = node;
-    header.uid = 12;
+    header.uid = user_;
     header.gid = 34;
     header.pid = 56;
     header.len = static_cast<uint32_t>(sizeof(header) + body.size());
@@ -106,6 +108,7 @@ class FakeKernel {
   Fd ours_;
   Fd theirs_;
   uint64_t next_unique_ = 0;
+  uint32_t user_ = 12;
 };
 
 }  // namespace inductorfs::testing

@@ -36,6 +36,7 @@ class SpareThreadsOfASession : public ::testing::Test {
     SessionOptions options;
     options.region = &region_;
     options.resume = resume;
+    options.user_requests = user_requests_;
     auto opened = Session::open(kernel_.take_device(), options, files_, counters_);
     ASSERT_TRUE(opened) << opened.error().to_string();
     session_ = std::move(*opened);
@@ -77,6 +78,7 @@ class SpareThreadsOfASession : public ::testing::Test {
 
   takeover::Region region_ = std::move(*takeover::Region::create(kThreads, kSpares));
   takeover::RequestSlots slots_{region_};
+  size_t user_requests_ = 0;
   testing::FakeKernel kernel_;
   testing::FakeFileSystem files_;
   Counters counters_;

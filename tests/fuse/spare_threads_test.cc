@@ -22,6 +22,32 @@ TEST_F(SpareThreadsOfASession, AreSoManyAndNoMore) {
   for (size_t i = 0; i < kThreads + kSpares + 1; ++i) EXPECT_TRUE(kernel_.receive());
 }
 
+TEST_F(SpareThreadsOfASession, AreLeftForOthersByAUserWithALimit) {
+  constexpr uint32_t kOther = 13;
+  user_requests_ = 5;
+  start();
+  ask_slowly(user_requests_ - 1);
+  EXPECT_EQ(error_of("fast"), 0) << "one of so many";
+  kernel_.send(FUSE_LOOKUP, kRoot, "slow\0"s);
+  ASSERT_TRUE(files_.wait_until_waiting("slow", user_requests_));
+  const std::map<uint32_t, size_t> slow{{12, user_requests_}};
+  while (session_->requests_by_user() != slow) std::this_thread::yield();  // the fast one was answered before it ended
+  EXPECT_EQ(error_of("fast"), -EDQUOT);
+  EXPECT_EQ(counters_.get("fuse.over_limit").get(), 1U);
+  kernel_.send(FUSE_FORGET, kRoot, std::string(sizeof(fuse_forget_in), '\0'));
+  EXPECT_EQ(kernel_.ask(FUSE_RELEASEDIR, kRoot, std::string(sizeof(fuse_release_in), '\0')).error, 0)
+      << "what gives something back is taken";
+  kernel_.set_user(0);
+  EXPECT_EQ(error_of("fast"), 0) << "root's";
+  kernel_.set_user(kOther);
+  EXPECT_EQ(error_of("fast"), 0);
+  files_.release("slow");
+  for (size_t i = 0; i < user_requests_; ++i) ASSERT_TRUE(kernel_.receive());
+  while (!session_->requests_by_user().empty()) std::this_thread::yield();
+  kernel_.set_user(12);
+  EXPECT_EQ(error_of("fast"), 0) << "again";
+}
+
 TEST_F(SpareThreadsOfASession, EndWithTheSession) {
   start();
   ask_slowly(kThreads + 2);

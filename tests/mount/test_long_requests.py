@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, mounts
 from inductorfs_testing.processes import PATIENCE, wait_until
+from inductorfs_testing.users import as_user
 
 THREADS = 2
 SIZE = 96 << 20
@@ -159,3 +160,36 @@ def test_more_long_requests_than_threads_keep_nobody_waiting(cluster, killed):
         # The spare threads end, and give back what they had.
         wait_until(lambda: memory_of_takeovers(node) <= idle + 1, 20, "the memory of the spare threads")
         assert node.status()["takeover"]["slots"] == THREADS
+
+
+def read_as(stack, uid, path):
+    """A process of that user which reads the file, and whether it got the content."""
+    child = subprocess.Popen([sys.executable, "-c", READ, str(path), path.name], stderr=subprocess.PIPE, text=True, user=uid, group=uid, extra_groups=[])
+    stack.callback(child.wait)
+    stack.callback(child.kill)
+    return child
+
+
+def test_a_user_at_the_limit_of_requests_leaves_threads_to_others(cluster, root):
+    """Each may have four under way that take long: the fifth of one user is told so, and another user reads."""
+    count, limit, one, two = 5, 4, 1000, 1001
+    node = cluster.quick("a")
+    for above in (cluster.directory, node.cache.parent):
+        os.chmod(above, 0o755)
+    with held(node, count) as paths, contextlib.ExitStack() as stack:
+        mounts.remount(node, cluster, "--threads", str(THREADS), "--user-requests", str(limit))
+        for path in paths:
+            assert as_user(two, 0o022, os.path.getsize, path) == len(path.name), "before anybody waits: lookups are requests, too"
+        (node.cache / "free").write_text("free")
+        readers = [read_as(stack, one, path) for path in paths[:limit]]
+        wait_until(lambda: threads_that_open(node) == limit, 30, "all readers to wait")
+        fifth = read_as(stack, one, paths[limit])
+        assert fifth.wait(30 * PATIENCE) != 0 and "Disk quota exceeded" in fifth.stderr.read()
+        assert as_user(two, 0o022, (node.cache / "free").read_text) == "free"
+        assert node.counters()["fuse.over_limit"] >= 1
+        status = node.status()["file_system"]
+        assert status["user_requests"] == limit
+        assert f"fuse.over_limit user={one} limit={limit}" in node.log.read_text()
+        free({path.name for path in paths})
+        assert [reader.wait(30 * PATIENCE) for reader in readers] == [0] * limit
+        assert read_as(stack, one, paths[limit]).wait(30 * PATIENCE) == 0

@@ -99,6 +99,7 @@ struct Settings {
   uint64_t artefact_limit = defaults::kLargestArtefact;
   uint64_t user_bytes = defaults::kHalfOfDisk;
   uint64_t user_files = defaults::kUserFiles;
+  uint64_t user_requests = 0;  ///< 0: as many as there are threads
   uint64_t prefetch = defaults::kPrefetchBytes;
   uint64_t queue_limit = defaults::kQueuedGroups;
   Milliseconds quiet_time = defaults::kQuietTime;
@@ -107,7 +108,7 @@ struct Settings {
   std::chrono::seconds compile_once{0};  ///< 0: nobody waits for another process
   bool cluster_winners = false;
   std::string prefix{defaults::kPrefix};
-  size_t threads = kThreads;
+  uint64_t threads = kThreads;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no
   std::chrono::seconds start_timeout{kStartSeconds};
   std::chrono::seconds hang_timeout{kHangSeconds};

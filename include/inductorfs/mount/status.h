@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct StatusFacts {
   SupervisionNews supervision;
   StoreNews store;
   config::Json cluster = config::Json::object();  ///< Heartbeat::status()
+  std::map<uint32_t, size_t> requests;            ///< fuse::Session::requests_by_user()
   const control::Peer* guest = nullptr;           ///< control::MountControl::status()
 };
 [[nodiscard]] std::string status_json(const StatusFacts& facts);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,8 @@ class RequestSlots {
   /// All that have a slot, the spare ones last.
   [[nodiscard]] size_t threads() const { return threads_; }
   [[nodiscard]] size_t spares() const { return spares_; }
+  /// How many threads are at requests of each user, as the kernel names them. Some may begin and end meanwhile.
+  [[nodiscard]] std::map<uint32_t, size_t> served_by_user() const;
 
   /// Gives the slot of a spare thread the memory that the others' have always. False: the host has none.
   [[nodiscard]] bool prepare(size_t spare_thread) const;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that are killed and replaced without end while many processes work and publish. INDUCTORFS_STRESS_SECONDS and
 INDUCTORFS_STRESS_THREADS: how long, and how many; for long runs under a sanitizer (CONTRIBUTING.md)."""
+import contextlib
 import os
 import random
 import signal
@@ -88,3 +89,31 @@ def test_kills_and_upgrades_under_much_load(cluster, tmp_path):
     for each in (node, other):
         each.unmount()
         assert compare.mounts_below(each.root) == []
+
+
+def test_any_process_of_a_mount_may_be_killed_at_any_moment(cluster, tmp_path):
+    """All but the supervisor, without waiting for the next one; jobs notice nothing, and in the end all are there again."""
+    node, other = cluster.quick("a", "--crash-limit", "0"), cluster.quick("b")
+    kinds = {"worker": node.daemons, "messenger": node.messengers, "examiner": node.examiners, "mounter": node.mounters}
+    chance, killed = random.Random(PROCESSES), dict.fromkeys(kinds, 0)
+    with Load(node.cache, tmp_path / "load", PROCESSES) as load:
+        load.advance(20)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end or not all(killed.values()):
+            kind = chance.choice(list(kinds))
+            # The next one is a copy of what started it until it becomes its own program: that is a life, too.
+            for pid in kinds[kind]():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed[kind] += 1
+            since, length = time.monotonic(), chance.choice((0.01, 0.2, 1.5)) * chance.random()
+            wait_until(lambda: time.monotonic() - since > length, what="another moment", pause=0.001)
+            load.advance(1)
+        results = load.finish()
+    errors = [error for result in results for error in result["errors"]]
+    assert errors == [], "\n".join([*errors, str(killed), node.log_tail(200)])
+    for kind, pids in kinds.items():  # one whose predecessors were killed young may be a minute away
+        wait_until(lambda pids=pids: len(pids()) == 1, 90, f"one {kind}")
+    made = arrived(node, other, results, chance)
+    print(f"\n{sum(result['operations'] for result in results)} operations, {made} artefacts, killed: {killed}, "
+          f"longest call {max(result['longest'] for result in results):.2f} s")

@@ -6,8 +6,11 @@ import ctypes
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
+from inductorfs_testing.bounds import NO_LANDLOCK, NO_TREE
+from inductorfs_testing.taken_over import field_of
 from inductorfs_testing.users import as_user, begin_as, result_of
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -94,9 +97,8 @@ def state_of(directory):
             for item in sorted(directory.iterdir())}
 
 
-@pytest.mark.parametrize("attack", ["create", "mkdir", "unlink", "take", "change"])
-@pytest.mark.parametrize("place", ["host", "namespace"])
-def test_nothing_happens_outside_of_the_mount(cluster, node, tmp_path, attack, place):
+def prepare_victim(cluster, node, tmp_path):
+    """(the attacker's directory, what is attacked)"""
     for directory in (cluster.directory, node.root, tmp_path):
         directory.chmod(0o755)
     victim = tmp_path / "victim"
@@ -104,10 +106,17 @@ def test_nothing_happens_outside_of_the_mount(cluster, node, tmp_path, attack, p
     for number in range(FILES):
         (victim / f"file-{number}").write_text(f"secret {number}")
         (victim / f"file-{number}").chmod(0o600)
-    before = state_of(victim)
     own = node.cache / "u"
     own.mkdir()
     os.chown(own, NOBODY, NOBODY)
+    return own, victim
+
+
+@pytest.mark.parametrize("attack", ["create", "mkdir", "unlink", "take", "change"])
+@pytest.mark.parametrize("place", ["host", "namespace"])
+def test_nothing_happens_outside_of_the_mount(cluster, node, tmp_path, attack, place):
+    own, victim = prepare_victim(cluster, node, tmp_path)
+    before = state_of(victim)
 
     if place == "host":
         exchanges, steps = attack_below(own, victim, attack)
@@ -119,4 +128,22 @@ def test_nothing_happens_outside_of_the_mount(cluster, node, tmp_path, attack, p
     assert state_of(victim) == before
     taken = [path for path in (own / "mine").iterdir() if path.read_bytes()]
     assert not taken, "files of root's that were moved into the user's directory"
+    assert exchanges > WANTED and steps > WANTED, "the attack was none"
+
+
+@pytest.mark.parametrize("attack", ["create", "unlink", "take", "change"])
+def test_no_link_of_a_users_is_one_in_the_store(cluster, tmp_path, attack):
+    """So that even a worker that is root, follows links and is kept to no files is led nowhere."""
+    node = cluster.node("a", start=False, environment={"INDUCTORFS_FAIL_POINT": "tree.unchecked=EIO"})
+    node.enter = (*NO_LANDLOCK, *NO_TREE)
+    cluster.directory.chmod(0o700)  # so that it stays root
+    node.start(*cluster.options())
+    own, victim = prepare_victim(cluster, node, tmp_path)
+    assert field_of(Path(f"/proc/{node.worker()}/status").read_text(), "Uid").split() == ["0"] * 4
+    before = state_of(victim)
+
+    exchanges, steps = attack_below(own, victim, attack)
+
+    assert state_of(victim) == before
+    assert not [path for path in node.store.rglob("*") if path.is_symlink()]
     assert exchanges > WANTED and steps > WANTED, "the attack was none"

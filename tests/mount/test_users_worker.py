@@ -4,11 +4,11 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from inductorfs_testing import places
+from inductorfs_testing.bounds import NO_LANDLOCK, NO_TREE
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.processes import run
 from inductorfs_testing.taken_over import CREATE, HERE, READ, WRITE, field_of, inside, landlock, library, not_refused, one, opening, quoted
@@ -104,24 +104,12 @@ def test_an_ordinary_users_worker_has_his_store_and_no_other_file_of_his(users):
     assert (describe(home), {path.name: describe(path) for path in home.iterdir()}) == before
 
 
-# A kernel, or a container, without it: the three calls (444 to 446, on each machine) are refused.
-WITHOUT = """
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None, use_errno=True)
-lines = [(0x20, 0, 0, 0), (0x35, 0, 2, 444), (0x25, 1, 0, 446), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
-program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
-filter = struct.pack("HxxxxxxP", len(lines), ctypes.addressof(program))
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter, 0, 0) == 0, os.strerror(ctypes.get_errno())
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize("without", [[], ["/usr/bin/setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot"]], ids=["with a tree", "without a tree"])
+@pytest.mark.parametrize("without", [(), NO_TREE], ids=["with a tree", "without a tree"])
 def test_without_landlock_it_is_said(cluster, without):
     """Of a worker without a tree to everybody: it may use all that its user may."""
     node = cluster.node("a", start=False)
-    done = run([sys.executable, "-c", WITHOUT, *without, places.program(), "mount", node.cache,
+    done = run([*NO_LANDLOCK, *without, places.program(), "mount", node.cache,
                 "--store", node.store, "--log", node.log, *cluster.options()], node.env(), seconds=30)
     assert done.code == 0, done.err
     (node.cache / "file").write_text("text")

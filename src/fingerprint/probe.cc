@@ -36,15 +36,6 @@ Fact engine_of(const ProbeOptions& options, const Fingerprint& packages) {
   return read_engine(options, values_of(python.details, kSiteKey));
 }
 
-/// The name under which torch keeps its timings (`cache/<hash>`), for whoever looks at the directory.
-void add_system_hash(Fingerprint& facts) {
-  Fact torch = facts.get(Facet::kTorch);
-  if (!torch.known || torch.is_none()) return;
-  const auto hash = torch_system_hash(facts);
-  add_line(torch.details, "system_hash", hash ? *hash : "unknown: " + hash.error().what());
-  facts.set(Facet::kTorch, std::move(torch));
-}
-
 }  // namespace
 
 Fact environment_fact(const ProbeOptions& options, const Fingerprint& facts) {
@@ -102,7 +93,6 @@ Fingerprint probe(const ProbeOptions& options) {
   result.set(Facet::kGpuArch, gpu_arch_fact(gpu));
   result.set(Facet::kCuda, cuda_fact(packages.get(Facet::kCuda), gpu));
   if (!options.packages_of_jobs) doubt_for_torch(result);  // for jobs with_job() does it
-  add_system_hash(result);
   return result;
 }
 

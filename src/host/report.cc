@@ -164,12 +164,6 @@ Json fingerprint_report(const Fingerprint& facts) {
       json["makes_private"] = families_without(facet);
     }
   }
-  const Result<std::string> hash = fingerprint::torch_system_hash(facts);
-  if (hash) {
-    report["system_hash"] = *hash;
-  } else {
-    report["system_hash_problem"] = hash.error().what();
-  }
   Json scopes = Json::object();
   const Scopes all(facts);
   for (const layout::Rule& rule : layout::all_rules()) {
@@ -185,10 +179,7 @@ Json fingerprint_report(const Fingerprint& facts) {
 std::string fingerprint_text(const Json& report) {
   std::string text;
   for (const auto& [name, facet] : part_of(report, "facets").items()) text += facet_text(name, facet);
-  const std::string hash = text_at(report, "system_hash");
-  text += "system hash of torch (cache/<hash>)\n    ";
-  text += hash.empty() ? "not known: " + text_at(report, "system_hash_problem") : hash;
-  text += "\nscopes\n";
+  text += "scopes\n";
   for (const auto& [name, family] : part_of(report, "families").items()) {
     const std::string ids = joined(part_of(family, "scopes"));
     text += "    " + padded(name, 20) + (ids.empty() ? "private: " + text_at(family, "why_private") : ids) + "\n";

@@ -90,8 +90,7 @@ def expected():
 
 def details():
     """By facet: {key: text} of what the details should say, where torch has a word for it."""
-    wanted = {"torch": {"cxx11_abi": "yes" if torch.compiled_with_cxx11_abi() else "no",
-                        "system_hash": CacheBase.get_system()["hash"], "cuda": torch.version.cuda},
+    wanted = {"torch": {"cxx11_abi": "yes" if torch.compiled_with_cxx11_abi() else "no", "cuda": torch.version.cuda},
               "python": {"executable": sys.executable}, "gpu": {}}
     if triton is not None:
         wanted["triton"] = {"triton_key": triton_key()}

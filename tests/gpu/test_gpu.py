@@ -94,7 +94,7 @@ def test_the_facts_are_those_that_torch_sees(fingerprint, tmp_path):
     assert done.code == 0, done.out + done.err
 
 
-def test_the_second_node_compiles_and_tunes_nothing(fingerprint):
+def test_the_second_node_compiles_and_tunes_nothing():
     with Cluster(torch="2.15") as cluster:
         a, b = cluster.node("a"), cluster.node("b")
         cold = a.run(JOBS).json
@@ -107,8 +107,8 @@ def test_the_second_node_compiles_and_tunes_nothing(fingerprint):
         assert warm["counters"]["inductor.fxgraph_cache_hit"] == cold["counters"]["inductor.fxgraph_cache_miss"]
         assert warm["results"] == cold["results"]
         assert not any("coordesc" in name for name in warm["counters"]), warm["counters"]
-        # Torch's timings lie under its own hash of this machine, which is the one that the fingerprint names; beside it are the directories of
-        # its on-disk cache, which the mount shows in torch's default directory too.
-        hash_ = lines_of(facets_of(fingerprint)["torch"]["details"])["system_hash"]
-        assert set(os.listdir(a.cache / "cache")) - {"should_pad", "inductor_on_disk_cache"} == {hash_}
+        # Torch's timings lie under its own hash of this machine, the same on both nodes; beside it are the directories of its on-disk cache,
+        # which the mount shows in torch's default directory too.
+        timings = [set(os.listdir(node.cache / "cache")) - {"should_pad", "inductor_on_disk_cache"} for node in (a, b)]
+        assert timings[0] == timings[1] and [len(name) for name in timings[0]] == [64], timings
         print(f"{cold['device']}: cold {cold['compile_seconds']} s, second node {warm['compile_seconds']} s")

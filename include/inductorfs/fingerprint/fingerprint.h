@@ -108,8 +108,4 @@ inline constexpr std::string_view kEngineFolderKey = "folder";
 /// Runs the body of the short-lived process that reads a part of the facts for probe() and prints it.
 [[nodiscard]] int run_host_reader();
 
-/// Computes torch._inductor.codecache.CacheBase.get_system()["hash"] of a host with these facts, 64 hex digits.
-/// kUnavailable when a fact that it needs is not known.
-[[nodiscard]] Result<std::string> torch_system_hash(const Fingerprint& facts);
-
 }  // namespace inductorfs::fingerprint

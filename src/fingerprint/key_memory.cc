@@ -15,7 +15,6 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/mount_table.h"
-#include "read_as.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -155,14 +154,21 @@ bool KeyMemory::tells_apart(const struct stat& status) const {
 
 /// A path of one host holds one package; in containers the same path holds a different one for each image.
 std::string KeyMemory::key_of(const std::string& name, std::string_view manifest) const {
-  if (!is_of_containers_) return name;
-  return "user " + std::to_string(owner_) + " " + name + " " + std::string(manifest);
+  if (!is_of_containers_ && owner_ == 0) return name;
+  std::string key = "user " + std::to_string(owner_) + " " + name;
+  if (is_of_containers_) key.append(" ").append(manifest);
+  return key;
+}
+
+const KeyMemory::Kept* KeyMemory::kept_at(const std::string& key, std::string_view manifest) const {
+  const auto found = kept_.find(key);
+  return found == kept_.end() || found->second.manifest != manifest ? nullptr : &found->second;
 }
 
 std::optional<std::string> KeyMemory::find(const std::string& name, std::string_view manifest) const {
-  const auto found = kept_.find(key_of(name, manifest));
-  if (found == kept_.end() || found->second.manifest != manifest) return std::nullopt;
-  return found->second.value;
+  const Kept* found = kept_at(key_of(name, manifest), manifest);
+  if (found == nullptr && !is_of_containers_) found = kept_at(name, manifest);
+  return found == nullptr || (found->owner != owner_ && found->owner != 0) ? std::nullopt : std::optional(found->value);
 }
 
 void KeyMemory::keep(const std::string& name, std::string_view manifest, std::string_view value) {
@@ -170,11 +176,11 @@ void KeyMemory::keep(const std::string& name, std::string_view manifest, std::st
   if (!kept_.contains(key)) make_room(kept_, 1);
   kept_[key] = {std::string(manifest), std::string(value), owner_};
   fresh_.insert(key);
+  learned_.push_back({name, std::string(manifest), std::string(value)});
 }
 
 Result<void> KeyMemory::save() {
   if (path_.empty() || fresh_.empty()) return {};
-  const ReadAsSelf self;  // the file is the daemon's
   KeyMemory saved(path_);
   std::erase_if(fresh_, [this](const std::string& name) { return !kept_.contains(name); });
   std::erase_if(saved.kept_, [this](const auto& one) { return fresh_.contains(one.first); });

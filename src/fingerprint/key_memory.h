@@ -53,8 +53,14 @@ class ManifestMaker {
 /// of another form is an empty memory, which only costs time. Needs external synchronisation.
 class KeyMemory {
  public:
+  struct Learned {
+    std::string name;
+    std::string manifest;
+    std::string value;
+  };
   /// With an empty path, nothing is remembered beyond this object. `owner` is the user for whom things are remembered:
-  /// who has the most loses them when there are too many.
+  /// who has the most loses them when there are too many. What is remembered for root all find, for the bytes are those
+  /// of files that root had read; what is for another user, that user alone, who may have read it in a process of his.
   explicit KeyMemory(std::string path, uid_t owner = 0);
   /// Makes a memory for packages of processes with another root. Another container of the same image has equal files
   /// at other inodes of another device; their sizes and times say that they are the same. A user who runs a file system
@@ -70,6 +76,8 @@ class KeyMemory {
   /// Returns the value kept under `name` if it was kept with the same manifest.
   [[nodiscard]] std::optional<std::string> find(const std::string& name, std::string_view manifest) const;
   void keep(const std::string& name, std::string_view manifest, std::string_view value);
+  /// What this object was given to keep, for a process that may save it.
+  [[nodiscard]] const std::vector<Learned>& learned() const { return learned_; }
   /// Adds what is new to the file, which another process may have written meanwhile: the readers of one environment run
   /// at once, each for a part. The file is written as a whole or not at all. Of two processes that save in the same
   /// millisecond one may lose what it learned.
@@ -85,6 +93,7 @@ class KeyMemory {
   void load();
   static void make_room(KeptValues& kept, size_t more);
   [[nodiscard]] std::string key_of(const std::string& name, std::string_view manifest) const;
+  [[nodiscard]] const Kept* kept_at(const std::string& key, std::string_view manifest) const;
 
   std::string path_;
   uid_t owner_;
@@ -92,6 +101,7 @@ class KeyMemory {
   std::set<std::string> images_;   ///< the devices that hold images, or overlays over them, on this host
   KeptValues kept_;
   std::set<std::string> fresh_;  ///< names in kept_ that were not saved yet
+  std::vector<Learned> learned_;
 };
 
 /// Returns the digest of a file's content; for a large file it comes from the memory while the file's identity is the

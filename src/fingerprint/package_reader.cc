@@ -15,6 +15,8 @@
 #include "child.h"
 #include "compiler_files.h"
 #include "facts.h"
+#include "inductorfs/codec/digest.h"
+#include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "key_memory.h"
@@ -28,8 +30,15 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kErrorLimit = 500;
+/// Of an answer.
+constexpr const char* kFactsKey = "facts";
+constexpr const char* kLearnedKey = "learned";
 /// Another user chose the files. Eight readers run at once (Packages), so that all have 512 MiB together.
 constexpr uint64_t kReaderMemory = uint64_t{64} << 20;
+/// What a reader has computed; one that somebody has taken over says what he likes. An environment has some ten, and
+/// each is a digest or a few.
+constexpr size_t kLearnedLimit = 64;
+constexpr size_t kLearnedBytes = 4096;
 /// libstdc++ of gcc 12 has 2 MB.
 constexpr uint64_t kLibraryLimit = uint64_t{16} << 20;
 
@@ -152,34 +161,81 @@ Fact package_fact(const ChildRequest& request, const InRoot& root, KeyMemory& me
   return request.facet == Facet::kTorch ? torch_fact(root, python, memory) : triton_fact(root, python, memory);
 }
 
-/// Reads without a deadline.
-Fact read_here(const ChildRequest& request) {
-  const Process& process = request.process;
-  const auto root = request.root.empty() ? Result<InRoot>(InRoot::host()) : InRoot::open(request.root);
-  if (!root) {
-    return unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
-                        path_for(request.facet, process));
-  }
-  const uid_t user = process.user.user;
-  KeyMemory memory =
-      root->is_host() ? KeyMemory(request.cache_file, user) : KeyMemory::of_containers(request.cache_file, user);
+KeyMemory memory_of(const std::string& cache_file, bool has_our_root, uid_t user) {
+  return has_our_root ? KeyMemory(cache_file, user) : KeyMemory::of_containers(cache_file, user);
+}
+
+/// From here on whoever takes this process over by what it reads may do what its user may read, and nothing else.
+/// Without a filter, which `mount` and `status` tell, it has the user's other rights, too.
+Result<void> confine(const FileUser& user) {
+  const auto filter = filter_of_reading();
+  (void)codec::digest_of("");  // what OpenSSL loads at its first use it may not load under a filter
   const pid_t parent = ::getppid();
-  const ReadAs reader(process.user);
+  INDUCTORFS_TRY(become(user));
   // With the other user the kernel has forgotten it: whoever waits for this process may end.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(EXIT_FAILURE);
-  if (request.facet == Facet::kLibc) return libc_of(*root, process);
-  Fact fact;
+  return filter && *filter ? (*filter)->apply() : Result<void>();
+}
+
+/// Reads without a deadline.
+Fact read_here(const ChildRequest& request, const InRoot& root, KeyMemory& memory) {
+  const Process& process = request.process;
+  if (request.facet == Facet::kLibc) return libc_of(root, process);
   if (request.facet == Facet::kEnvironment) {
-    fact = named_files_fact(process.files, *root, {process.torch.path, process.triton.path}, memory);
-  } else if (request.facet == Facet::kEngine) {
-    fact = engine_fact(*root, request.sites, memory);
-  } else if (request.facet == Facet::kCompiler) {
-    fact = compiler_files_fact({process.compiler, *root, request.host}, cpu_facts().first, memory);
+    return named_files_fact(process.files, root, {process.torch.path, process.triton.path}, memory);
+  }
+  if (request.facet == Facet::kEngine) return engine_fact(root, request.sites, memory);
+  if (request.facet == Facet::kCompiler) {
+    return compiler_files_fact({process.compiler, root, request.host}, cpu_facts().first, memory);
+  }
+  return package_fact(request, root, memory);
+}
+
+/// A fact, and what the next reader need not compute: this one writes nothing.
+Result<std::string> answer_to(const ChildRequest& request) {
+  const Process& process = request.process;
+  const auto root = request.root.empty() ? Result<InRoot>(InRoot::host()) : InRoot::open(request.root);
+  Fact fact;
+  Json learned = Json::array();
+  if (root) {
+    KeyMemory memory = memory_of(request.cache_file, root->is_host(), process.user.user);
+    INDUCTORFS_TRY(confine(process.user));
+    fact = read_here(request, *root, memory);
+    for (const auto& one : memory.learned()) learned.push_back({one.name, one.manifest, one.value});
   } else {
-    fact = package_fact(request, *root, memory);
+    fact = unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
+                        path_for(request.facet, process));
+  }
+  Fingerprint facts;
+  facts.set(request.facet, std::move(fact));
+  const Json json = {{kFactsKey, facts.to_json()}, {kLearnedKey, std::move(learned)}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+/// In the process that had the package read, for the next one. Nobody but its user is told what this one says.
+void remember(const PackageRequest& request, const Json& learned) {
+  if (request.cache_file.empty() || !learned.is_array() || learned.empty()) return;
+  const bool has_our_root = !request.held && request.process.root.empty();
+  KeyMemory memory = memory_of(request.cache_file, has_our_root, request.process.user.user);
+  size_t left = kLearnedLimit;
+  for (const Json& one : learned) {
+    if (left-- == 0) break;
+    const bool is_one = one.is_array() && one.size() == 3 && std::ranges::all_of(one, &Json::is_string);
+    if (!is_one || one.dump().size() > kLearnedBytes) continue;
+    memory.keep(one[0].get<std::string>(), one[1].get<std::string>(), one[2].get<std::string>());
   }
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
-  return fact;
+}
+
+Result<Fact> fact_from(const PackageRequest& request, const std::string& out) {
+  const Json answer = Json::parse(out, nullptr, false);
+  const auto facts = answer.is_object() ? answer.find(kFactsKey) : answer.end();
+  if (!answer.is_object() || facts == answer.end() || !facts->is_string()) {
+    return fail(ErrorCode::kInvalid, "the reader's answer is none");
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto read, Fingerprint::from_json(facts->get_ref<const std::string&>()));
+  remember(request, answer.value(kLearnedKey, Json()));
+  return read.get(request.facet);
 }
 
 }  // namespace
@@ -208,18 +264,15 @@ Fact read_package(const PackageRequest& request) {
                             ": " + child->err.substr(0, kErrorLimit),
                         path);
   }
-  const auto answer = Fingerprint::from_json(child->out);
-  return answer ? answer->get(request.facet) : unknown_fact(path + ": " + answer.error().what(), path);
+  auto fact = fact_from(request, child->out);
+  return fact ? std::move(*fact) : unknown_fact(path + ": " + fact.error().what(), path);
 }
 
 int run_package_reader() {
   const char* const text = std::getenv(kPackageRequest);
   const auto request =
       text == nullptr ? Result<ChildRequest>(fail(ErrorCode::kInvalid, "there is no request")) : from_text(text);
-  if (!request) return end_reader("package-facts", fail(request.error()));
-  Fingerprint answer;
-  answer.set(request->facet, read_here(*request));
-  return end_reader("package-facts", answer.to_json());
+  return end_reader("package-facts", request ? answer_to(*request) : fail(request.error()));
 }
 
 }  // namespace inductorfs::fingerprint

@@ -3,8 +3,9 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <vector>
+
+#include "inductorfs/base/result.h"
 
 namespace inductorfs::fingerprint {
 
@@ -16,33 +17,12 @@ struct FileUser {
   bool reads_all = false;  ///< it has the right to read files whatever their permissions say (CAP_DAC_READ_SEARCH)
 };
 
-/// While it lives, this thread opens files with the rights of a user: what lies behind that user's symbolic links is
-/// read only if the user may read it, also where root may not (NFS with root squash), and no link of /proc leads to
-/// another process's files. A container's root user may have no rights but those of a file's owner. Has no effect where
-/// this process is not root. For a process with one thread, because the groups are those of the process.
-class ReadAs {
- public:
-  explicit ReadAs(const FileUser& user);
-  ~ReadAs();
-  ReadAs(const ReadAs&) = delete;
-  ReadAs& operator=(const ReadAs&) = delete;
-
- private:
-  const bool changes_;
-  uint64_t had_ = 0;  ///< this thread's effective capabilities before
-};
-
-/// While it lives, this thread opens files with its own rights again.
-class ReadAsSelf {
- public:
-  ReadAsSelf();
-  ~ReadAsSelf();
-  ReadAsSelf(const ReadAsSelf&) = delete;
-  ReadAsSelf& operator=(const ReadAsSelf&) = delete;
-
- private:
-  uid_t user_ = 0;
-  gid_t group_ = 0;
-};
+/// Makes this process one of that user for good, who parses what that user chose: what lies behind the user's symbolic
+/// links is read only if the user may read it, also where root may not (NFS with root squash), no link of /proc leads
+/// to another process's files, and whoever takes the process over has no more than that. The user's other processes
+/// cannot look into it. A container's root user may have no rights but those of a file's owner. Where this process is
+/// not root it changes nothing; where it is and may not become another user, it keeps its number and no capability. For
+/// a process with one thread, because the groups are those of the process.
+[[nodiscard]] Result<void> become(const FileUser& user);
 
 }  // namespace inductorfs::fingerprint

@@ -224,8 +224,30 @@ TEST(KeyMemory, ForgetsNobodysForTheManyOfAnother) {
     KeyMemory theirs(cache, 2000);
     for (int i = 0; i < 30; ++i) theirs.keep("key " + std::to_string(program * 100 + i), "m", "made up");
     ASSERT_TRUE(theirs.save());
-    ASSERT_EQ(KeyMemory(cache).find("triton_key /mine", "m").value_or("?"), "mine") << program;
+    ASSERT_EQ(KeyMemory(cache, 1000).find("triton_key /mine", "m").value_or("?"), "mine") << program;
   }
+}
+
+/// What is kept for a user was told by a process of his.
+TEST(KeyMemory, TellsNobodyWhatItWasToldForAnotherUser) {
+  const TemporaryDirectory temporary;
+  const std::string cache = temporary / "memory.json";
+  const auto keep = [&cache](uid_t user, const std::string& value) {
+    KeyMemory memory(cache, user);
+    memory.keep("torch_key /torch", "m", value);
+    ASSERT_TRUE(memory.save());
+  };
+  const auto found_by = [&cache](uid_t user) {
+    return KeyMemory(cache, user).find("torch_key /torch", "m").value_or("");
+  };
+  keep(1000, "a lie");
+  EXPECT_EQ(found_by(1000), "a lie");
+  EXPECT_EQ(found_by(1001), "");
+  EXPECT_EQ(found_by(0), "");
+  keep(0, "root's");
+  EXPECT_EQ(found_by(0), "root's");
+  EXPECT_EQ(found_by(1001), "root's");
+  EXPECT_EQ(found_by(1000), "a lie") << "his own";
 }
 
 /// squashfs, erofs and iso9660 have no time of a change but that of the content, which mksquashfs -all-time and

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "fingerprint/background.h"
+#include "fingerprint/facts.h"
+#include "fingerprint/key_memory.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "support/lacks.h"
@@ -200,6 +203,34 @@ TEST_F(PackagesTest, ReadsWithTheRightsOfTheProcess) {
   request.process.user = {};
   request.process.user.reads_all = true;
   EXPECT_TRUE(read_package(request).known);
+}
+
+/// The reader writes nothing: who had it started remembers for its user, and for nobody else, what it says.
+TEST_F(PackagesTest, RememberForItsUserWhatAReaderSays) {
+  PackageRequest request;
+  request.facet = Facet::kTorch;
+  request.process.torch.path = site_.torch();
+  request.process.user = {1001, 1001, {}};
+  request.cache_file = temporary_ / "memory";
+  request.program = temporary_ / "reader";
+  Fingerprint facts;
+  facts.set(Facet::kTorch, known_fact("told", "here"));
+  const std::string large(size_t{5} << 10, 'x');
+  const nlohmann::json said = {{"facts", facts.to_json()},
+                               {"learned", {{"a", "m", "one"}, 7, {"b", "m"}, {"c", "m", large}, {"d", 1, "x"}}}};
+  write_text(temporary_ / "said", said.dump());
+  write_script(request.program, "cat " + std::string(temporary_ / "said"));
+  EXPECT_EQ(read_package(request).value, "told");
+  const KeyMemory his(request.cache_file, 1001);
+  EXPECT_EQ(his.find("a", "m").value_or(""), "one");
+  EXPECT_FALSE(his.find("c", "m")) << "it has a limit";
+  EXPECT_FALSE(his.find("d", "m"));
+  EXPECT_FALSE(KeyMemory(request.cache_file, 1002).find("a", "m"));
+  EXPECT_FALSE(KeyMemory(request.cache_file).find("a", "m"));
+  for (const char* garbage : {"", "{}", "[]", "7", "{\"facts\": 7}", "{\"facts\": \"7\"}"}) {
+    write_text(temporary_ / "said", garbage);
+    EXPECT_FALSE(read_package(request).known) << garbage;
+  }
 }
 
 /// What a link of /proc leads to, the kernel opens for whoever may look at that process: the daemon may.

@@ -158,6 +158,11 @@ class Writer:
         self._tell(f"code {text}", "written")
         return artefacts.code(text, ".py")
 
+    def begin_to_write(self, text):
+        """Has code written, which may be held up, and waits for nothing: to be told no more."""
+        self._child.stdin.write(f"code {text}\n")
+        self._child.stdin.flush()
+
     def write_graph(self, text):
         """The path of the graph below the mount."""
         self._tell(f"graph {text}", "written")

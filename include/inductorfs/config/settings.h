@@ -169,8 +169,8 @@ struct Configuration {
 /// Fills in what was not given (store, default --also) and refuses settings that cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
 
-/// Root's daemon serves the mountpoint's owner: the default places are where that user's torch looks. Before, they are
-/// where this process's user looks.
+/// A mount of root serves the mountpoint's owner: the default places are where that user's torch looks. Before, they
+/// are where this process's user looks.
 void give_default_places(Settings& settings, const User& owner);
 
 /// Returns why a mount with these settings publishes nothing, as explanations say it; empty if it publishes, and for a

@@ -15,6 +15,8 @@
 #include "child.h"
 #include "compiler_files.h"
 #include "facts.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/read_bounds.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
@@ -165,20 +167,24 @@ KeyMemory memory_of(const std::string& cache_file, bool has_our_root, uid_t user
   return has_our_root ? KeyMemory(cache_file, user) : KeyMemory::of_containers(cache_file, user);
 }
 
-/// From here on whoever takes this process over by what it reads may do what its user may read, and nothing else.
-/// Without a filter, which `mount` and `status` tell, it has the user's other rights, too.
-Result<void> confine(const FileUser& user) {
+/// From here on whoever takes this process over by what it reads may read what its user may, in that root, and do
+/// nothing else. Without a filter, which `mount` and `status` tell, it has the user's other rights, too; without
+/// Landlock it may read in this host's root.
+Result<void> confine(const FileUser& user, const std::string& root) {
   const auto filter = filter_of_reading();
   (void)codec::digest_of("");  // what OpenSSL loads at its first use it may not load under a filter
   const pid_t parent = ::getppid();
+  const Fd top = root.empty() ? Fd() : Fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   INDUCTORFS_TRY(become(user));
+  const Result<void> inside = root.empty() ? Result<void>() : bound_reading(top.get());
+  if (!inside && inside.error().code() != ErrorCode::kNotSupported) return inside;
   // With the other user the kernel has forgotten it: whoever waits for this process may end.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(EXIT_FAILURE);
   return filter && *filter ? (*filter)->apply() : Result<void>();
 }
 
 /// Reads without a deadline.
-Fact read_here(const ChildRequest& request, const InRoot& root, KeyMemory& memory) {
+Fact read_here(const ChildRequest& request, const InRoot& root, const Fact& cpu, KeyMemory& memory) {
   const Process& process = request.process;
   if (request.facet == Facet::kLibc) return libc_of(root, process);
   if (request.facet == Facet::kEnvironment) {
@@ -186,7 +192,7 @@ Fact read_here(const ChildRequest& request, const InRoot& root, KeyMemory& memor
   }
   if (request.facet == Facet::kEngine) return engine_fact(root, request.sites, memory);
   if (request.facet == Facet::kCompiler) {
-    return compiler_files_fact({process.compiler, root, request.host}, cpu_facts().first, memory);
+    return compiler_files_fact({process.compiler, root, request.host}, cpu, memory);
   }
   return package_fact(request, root, memory);
 }
@@ -199,8 +205,9 @@ Result<std::string> answer_to(const ChildRequest& request) {
   Json learned = Json::array();
   if (root) {
     KeyMemory memory = memory_of(request.cache_file, root->is_host(), process.user.user);
-    INDUCTORFS_TRY(confine(process.user));
-    fact = read_here(request, *root, memory);
+    const Fact cpu = request.facet == Facet::kCompiler ? cpu_facts().first : Fact();  // of this host's files
+    INDUCTORFS_TRY(confine(process.user, request.root));
+    fact = read_here(request, *root, cpu, memory);
     for (const auto& one : memory.learned()) learned.push_back({one.name, one.manifest, one.value});
   } else {
     fact = unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),

@@ -21,7 +21,7 @@ from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.node import files_of
 from inductorfs_testing.processes import PATIENCE, Failed, wait_until
 from inductorfs_testing.redis_server import RedisServer
-from inductorfs_testing.taken_over import (CREATE, HERE, LIBC, READ, WRITE, Attempt, field_of, inside, library, not_refused, one, opening,
+from inductorfs_testing.taken_over import (CREATE, HERE, LIBC, READ, WRITE, Attempt, field_of, inside, landlock, library, not_refused, one, opening,
                                            quoted)
 from inductorfs_testing.twin import describe
 
@@ -99,7 +99,7 @@ class Crowd:
     @contextlib.contextmanager
     def looked_at(self):
         """The number of a process that looks, and stands still."""
-        pid = wait_until(self._stopped, 30, "a process that looks, with its rights and under its filter", pause=0)
+        pid = wait_until(self._stopped, 120, "a process that looks, with its rights and under its filter", pause=0)
         try:
             yield pid
         finally:
@@ -182,17 +182,18 @@ class Scene:
             yield pid
 
     @contextlib.contextmanager
-    def reading(self):
-        """The number of a process that reads a package of the user's, and waits for one of its files."""
+    def reading(self, change=""):
+        """The number of a process that reads a package of the user's, and waits for one of its files. `change`: see Writer, in a
+        mount namespace of its own."""
         version, room = self.packages / "torch/version.py", self.cluster.directory / f"room {time.monotonic_ns()}"
         (room / "source").mkdir(parents=True)
         (room / "source" / version.name).write_text(version.read_text())
         with hung_files(room / "source", room / "hung", how=[HOLD_OPENS]):
             subprocess.run(["mount", "--bind", room / "hung" / version.name, version], check=True)
             try:
-                with Writer(self.node.cache, self.packages, "", USER) as writer:
+                with Writer(self.node.cache, self.packages, change, USER, enter=["unshare", "--mount"] if change else ()) as writer:
                     writer.begin_to_write(f"print({time.monotonic_ns()})")
-                    (pid,) = wait_until(self._readers_that_wait, 30, "a process that reads a package")
+                    (pid,) = wait_until(self._readers_that_wait, 120, "a process that reads a package")
                     try:
                         yield pid
                     finally:
@@ -307,6 +308,20 @@ def test_one_that_reads_packages_opens_what_its_user_may(scene):
     assert len(allowed) == 2, "the files of its user, or it reads no package"
 
 
+def test_one_that_reads_in_another_root_stays_there(scene):
+    """As of a program in a container: what its user could open on the host, whatever way is gone."""
+    if landlock() < 1:
+        lack("a kernel with Landlock")
+    outside = [scene.secrets["of the user"], scene.canary, "/etc/hosts", "/", "/proc/self/status", library()]
+    with scene.reading("chroot") as pid:
+        (root,) = [number for number, name in files_of(pid).items() if name == str(scene.packages)]
+        attempts = [*map(opening, outside), *[opening(f"{'../' * 24}{str(path)[1:]}", at=root) for path in outside], opening("torch/__init__.py", at=root, what="may open")]
+        allowed = not_refused(pid, attempts)
+    wrong = [line for line in allowed if not line.startswith("may open")]
+    assert not wrong, "not refused:\n" + "\n".join(wrong)
+    assert len(allowed) == 1, "the files of its root, or it reads no package"
+
+
 def test_one_that_reads_packages_is_its_user(scene):
     with scene.reading() as pid:
         status, files = status_of(pid), files_of(pid)
@@ -388,7 +403,7 @@ def test_those_that_stay_speak_to_their_mount_alone(scene, who):
 
 def test_one_that_stands_still_is_ended(scene):
     """By its deadline, since it was asked (30 s); the others of the user's went on meanwhile."""
-    wait_until(lambda: not status_of(scene.still), 40, "the end of who looks")
+    wait_until(lambda: not status_of(scene.still), 60, "the end of who looks")
 
 
 def test_at_last_nothing_of_the_host_has_changed(scene):

@@ -60,6 +60,7 @@ constexpr const char* kOfReading[] = {
     "getxattr",
     "lgetxattr",
     "fadvise64",
+    "inotify_add_watch",  // for whoever has sent what is to tell of it
     // the answer, and lines for the log
     "write",
     "writev",
@@ -132,7 +133,6 @@ constexpr const char* kOfServing[] = {
     "lremovexattr",
     "fremovexattr",
     "inotify_init1",
-    "inotify_add_watch",
     "inotify_rm_watch",
     "close_range",
     // connections

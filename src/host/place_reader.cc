@@ -182,6 +182,7 @@ fingerprint::ExaminerTask places_task() {
   task.capabilities = {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH};
   task.deadline = kMostPatience;
   task.memory = kMemory;
+  task.only_reads = true;  // what it reads is what a worker has named, in a request of its own
   task.answer = [](const fingerprint::ExaminerCall& call) {
     return answer_text(call.request, call.descriptor, Asker::kWorker);
   };

@@ -168,6 +168,9 @@ TEST_F(FarPlaces, AreSeenAsThisProcessSeesThem) {
   EXPECT_EQ(far.find_library(libraries->directories, "libelsewhere.so").value_or(""), torch_ + "/lib/libelsewhere.so");
 }
 
+/// Whose filter it has (Examiner.HasWhatOnlyReadsDoNothingElse), also here.
+TEST_F(FarPlaces, AreSeenByAChildThatOnlyReads) { EXPECT_TRUE(places_task().only_reads); }
+
 TEST_F(FarPlaces, AreWatchedOnTheWorkersDescriptor) {
   const ForkedExaminer examiner({{kPlaces, places_task()}});
   const PlaceReader far(AskedExaminer{examiner.link(), kLong, {}});

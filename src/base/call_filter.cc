@@ -180,6 +180,54 @@ constexpr const char* kOfServing[] = {
     "getrlimit",
     "rt_sigtimedwait",
 };
+/// What a unit without SystemCallFilter= would leave to whoever takes over a process that starts programs.
+constexpr const char* kOfNobody[] = {
+    // the kernel's inside, and more of its code than any job needs
+    "bpf",
+    "perf_event_open",
+    "userfaultfd",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "kexec_load",
+    "kexec_file_load",
+    "lookup_dcookie",
+    "syslog",
+    "ioperm",
+    "iopl",
+    "modify_ldt",
+    "reboot",
+    "swapon",
+    "swapoff",
+    "acct",
+    "quotactl",
+    "quotactl_fd",
+    "vhangup",
+    // the clock and the names of the host
+    "settimeofday",
+    "clock_settime",
+    "clock_adjtime",
+    "adjtimex",
+    "sethostname",
+    "setdomainname",
+    // keys
+    "add_key",
+    "request_key",
+    "keyctl",
+    // other processes
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "process_madvise",
+    "pidfd_getfd",
+    "kcmp",
+    // files by a number
+    "open_by_handle_at",
+    "fanotify_init",
+};
 /// With a mode, at this argument. A file that is set-user-id would be so on the host, whose mount of the store may run
 /// it. openat2(2), whose mode no filter sees, is refused; HeldParent goes without. Of files that it has not opened it
 /// changes no mode: what Landlock lets nobody open, it lets be opened to all.
@@ -280,7 +328,18 @@ bool allow_reading(const Context& context) {
          allow_memory(context);
 }
 
+bool refuse_to_those_who_start(const Context& context) {
+  // A program of another instruction set that a user's environment has is to go on; it has the same calls by others.
+  return ::seccomp_attr_set(context.get(), SCMP_FLTATR_ACT_BADARCH, kUnknown) == 0 &&
+         std::ranges::all_of(kOfNobody, [&context](const char* call) {
+           const int number = ::seccomp_syscall_resolve_name(call);
+           return number < 0 || ::seccomp_rule_add_array(context.get(), kUnknown, number, 0, nullptr) == 0;
+         });
+}
+
 }  // namespace
+
+Result<CallFilter> CallFilter::for_starting() { return made_by(&refuse_to_those_who_start, SCMP_ACT_ALLOW); }
 
 Result<CallFilter> CallFilter::for_reading() { return made_by(&allow_reading, kUnknown); }
 
@@ -289,15 +348,15 @@ Result<CallFilter> CallFilter::for_serving() {
   return made_by(&allow_serving, ends == nullptr || *ends == '\0' ? kUnknown : SCMP_ACT_KILL_PROCESS);
 }
 
-Result<CallFilter> CallFilter::made_by(bool (*allow)(const Context& context), uint32_t refusal) {
+Result<CallFilter> CallFilter::made_by(bool (*add)(const Context& context), uint32_t others) {
   // A kernel with filters looks at the address of the filter, which is none.
   if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr, 0, 0) == 0 || errno != EFAULT) {
     return fail(ErrorCode::kNotSupported, "the kernel has no filters of system calls, or the container allows none");
   }
-  const Context context(::seccomp_init(refusal), &::seccomp_release);
+  const Context context(::seccomp_init(others), &::seccomp_release);
   // A tree: the kernel asks the filter of each call that there is when a child puts itself under it.
-  if (context == nullptr || ::seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2) != 0 || !allow(context) ||
-      (refusal != kUnknown && !std::ranges::all_of(kTried, [&context](int call) {
+  if (context == nullptr || ::seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2) != 0 || !add(context) ||
+      (others == SCMP_ACT_KILL_PROCESS && !std::ranges::all_of(kTried, [&context](int call) {
          return ::seccomp_rule_add_array(context.get(), kUnknown, call, 0, nullptr) == 0;
        }))) {
     return fail(ErrorCode::kNotSupported, "libseccomp makes no filter of system calls for this machine");

@@ -54,20 +54,12 @@ std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of_mount(con
   return tasks;
 }
 
-/// Gives up all other rights, for its children too: with no new privileges a program that root starts gets no more than
-/// it has. An ordinary user's examiner has none.
-Result<void> give_up_rights() {
-  if (::geteuid() != 0) return {};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
-  return keep_capabilities(kCapabilities);
-}
-
 }  // namespace
 
 int examiner_command(const std::string& mountpoint, const std::string& cache_file) {
   (void)::prctl(PR_SET_NAME, "inductorfs-exam");  // cut at 15 bytes, as a program's name is
   (void)::unsetenv("NOTIFY_SOCKET");              // systemd is the others' to talk to
-  Result<void> ready = give_up_rights();
+  Result<void> ready = keep_rights(kCapabilities);
   if (ready && ::fcntl(supervisor::kExaminerFd, F_SETFD, FD_CLOEXEC) != 0) {
     ready = fail(ErrorCode::kInvalid, "an examiner is started by inductorfs mount, not by hand");
   }

@@ -324,15 +324,8 @@ Tasks tasks_of(const MounterTask& task) {
   return tasks;
 }
 
-/// An ordinary user's mounter has no rights, and needs fusermount3.
-Result<void> give_up_rights() {
-  if (::geteuid() != 0) return {};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
-  return keep_capabilities(kCapabilities);
-}
-
 Result<MounterTask> inherit() {
-  INDUCTORFS_TRY(give_up_rights());
+  INDUCTORFS_TRY(keep_rights(kCapabilities));
   const Result<std::string> bytes = config::from_memory(supervisor::kMounterTaskFd);
   if (!bytes) return fail(ErrorCode::kInvalid, "a mounter is started by inductorfs mount, not by hand");
   (void)::close(supervisor::kMounterTaskFd);

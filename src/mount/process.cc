@@ -19,7 +19,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "inductorfs/base/call_filter.h"
+#include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/journal.h"
+#include "inductorfs/base/sanitized.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/control/socket.h"
 
@@ -172,6 +175,16 @@ Result<void> settle(const std::string& mountpoint, bool keep_stdio) {
   if (::sigaction(SIGPIPE, &ignore, nullptr) != 0) return fail_errno("sigaction");
   if (!keep_stdio) INDUCTORFS_TRY(silence_stdio());
   return {};
+}
+
+Result<void> keep_rights(std::span<const int> capabilities) {
+  if (::geteuid() != 0) return {};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno("prctl");
+#ifndef INDUCTORFS_SANITIZED
+  // Where there is none the worker says so (filter_warning()).
+  if (const auto filter = CallFilter::for_starting()) INDUCTORFS_TRY(filter->apply());
+#endif
+  return keep_capabilities(capabilities);
 }
 
 void protect() {

@@ -39,14 +39,16 @@ using testing::TemporaryDirectory;
 
 constexpr int kNoChild = 255;
 
-enum class Role { kNone, kReads, kServes };
+enum class Role { kNone, kReads, kServes, kStarts };
 
 /// Returns what `act` returned in a child of that role, of one byte.
 int in_child(Role role, const std::function<int()>& act) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     const bool is_filtered = role != Role::kNone;
-    const auto filter = role == Role::kServes ? CallFilter::for_serving() : CallFilter::for_reading();
+    const auto filter = role == Role::kServes   ? CallFilter::for_serving()
+                        : role == Role::kStarts ? CallFilter::for_starting()
+                                                : CallFilter::for_reading();
     if (is_filtered && (!filter || !filter->apply())) ::_exit(kNoChild);
     ::_exit(act());
   }
@@ -346,6 +348,25 @@ TEST(CallFilter, MakesNoSetIdFileWhereItServes) {
   open_how how{};
   EXPECT_EQ(in_child(Role::kServes, [&] { return call(SYS_openat2, AT_FDCWD, "/", &how, sizeof how) < 0 ? errno : 0; }),
             ENOSYS);
+}
+
+/// Some of the others a kernel may have been built without.
+TEST(CallFilter, TakesFromWhoStartsProgramsWhatNoneNeeds) {
+  INDUCTORFS_NEEDS_NO_EMULATOR("filters of system calls");
+  const auto act_of = [](long number) {
+    return [number] { return call(number, -1, -1, -1, -1, -1, -1) < 0 ? errno : 0; };
+  };
+  for (const long number : {SYS_ptrace, SYS_reboot, SYS_settimeofday, SYS_sethostname, SYS_adjtimex}) {
+    EXPECT_NE(in_child(Role::kNone, act_of(number)), ENOSYS) << number;
+    EXPECT_EQ(in_child(Role::kStarts, act_of(number)), ENOSYS) << number;
+  }
+  for (const long number : {SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_init_module, SYS_kexec_load, SYS_syslog,
+                            SYS_acct, SYS_add_key, SYS_keyctl, SYS_process_vm_writev, SYS_kcmp, SYS_swapon,
+                            SYS_quotactl, SYS_open_by_handle_at, SYS_fanotify_init}) {
+    EXPECT_EQ(in_child(Role::kStarts, act_of(number)), ENOSYS) << number;
+  }
+  EXPECT_EQ(in_child(Role::kStarts, [] { return std::system("exec 3</dev/null; kill -0 $$ && true"); }), 0)
+      << "a program may be run";
 }
 
 /// A call that is added to the filter is to be added here, by whoever has thought of what it is good for. What is

@@ -2,6 +2,7 @@
 """Whoever has taken over a process of the examiner's, by what it is shown of a program, writes nothing, starts nothing and speaks to
 nobody; one that reads packages opens what their user may open, and nothing else. The examiner and the mounter have no secret."""
 import contextlib
+import errno
 import os
 import platform
 import signal
@@ -91,7 +92,8 @@ class Crowd:
                 os.kill(pid, signal.SIGSTOP)
                 wait_until(lambda: (status_of(pid) or "T (").count("T ("), what="a stop")  # noqa: B023
                 status = status_of(pid)
-                if status and field_of(status, "Seccomp") == "2" and int(field_of(status, "CapPrm"), 16) == LOOKS:
+                # The examiner's filter, and its own.
+                if status and field_of(status, "Seccomp_filters") == "2" and int(field_of(status, "CapPrm"), 16) == LOOKS:
                     return pid
                 os.kill(pid, signal.SIGCONT)
         return None
@@ -399,6 +401,14 @@ def test_those_that_stay_speak_to_their_mount_alone(scene, who):
     assert not settings, settings
     status = status_of(pid)
     assert field_of(status, "NoNewPrivs") == "1" and field_of(status, "Threads") == "1", status
+
+
+@pytest.mark.parametrize("who", ["examiner", "mounter"])
+def test_those_that_stay_have_a_filter(scene, who):
+    calls = ("ptrace 16 1 0 0", "process_vm_writev 1 0 0 0 0 0", "bpf 0 0 0", "io_uring_setup 1 0", "settimeofday 0 0", "sethostname 0 0", "keyctl 0 0", "perf_event_open 0 0 0 0 0",
+             "syslog 10 0 0", "userfaultfd 0", "pidfd_getfd 0 0 0", "open_by_handle_at 0 0 0")
+    results, _ = inside(scene.others[who], calls)
+    assert dict(zip(calls, results, strict=True)) == dict.fromkeys(calls, -errno.ENOSYS)
 
 
 def test_one_that_stands_still_is_ended(scene):

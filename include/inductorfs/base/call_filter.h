@@ -27,13 +27,18 @@ class CallFilter {
   /// call is refused with ENOSYS.
   [[nodiscard]] static Result<CallFilter> for_serving();
 
+  /// Of a process that starts programs, and does what these want: all calls but those by which a process gets at the
+  /// kernel's inside, its clock or its keys, at another process's memory, or at files by a number. Each of these is
+  /// refused with ENOSYS.
+  [[nodiscard]] static Result<CallFilter> for_starting();
+
   /// Puts the calling thread under the filter, and what it starts, for good; it can win no privileges from then on. It
   /// allocates nothing, so a child of fork(2) may call it. Errors are those of seccomp(2), and leave it free.
   [[nodiscard]] Result<void> apply() const;
 
  private:
   using Context = std::unique_ptr<void, void (*)(void*)>;  ///< of libseccomp
-  [[nodiscard]] static Result<CallFilter> made_by(bool (*allow)(const Context& context), uint32_t refusal);
+  [[nodiscard]] static Result<CallFilter> made_by(bool (*add)(const Context& context), uint32_t others);
   explicit CallFilter(std::string program) : program_(std::move(program)) {}
   std::string program_;  ///< of struct sock_filter
 };

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -51,6 +52,10 @@ struct Forked {
 /// lead Python, the compiler or SQLite into the mount, as many descriptors as the hard limit allows, no SIGPIPE.
 /// The three standard descriptors become /dev/null unless `keep_stdio`.
 [[nodiscard]] Result<void> settle(const std::string& mountpoint, bool keep_stdio);
+/// Gives up, for what this process starts too, all rights of root's but these capabilities, and the system calls that
+/// no such process makes (CallFilter::for_starting()); with no new privileges a program that root starts gets no more
+/// than it has. Has no effect on an ordinary user's process, which has none, and needs fusermount3.
+[[nodiscard]] Result<void> keep_rights(std::span<const int> capabilities);
 /// Takes the process out of write-back throttling, as far as its rights allow, and from the limit of locked memory:
 /// every process that has a file of the mount open depends on this one.
 void protect();

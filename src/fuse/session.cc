@@ -158,7 +158,9 @@ class KernelSession final : public Session {
   void stop() override;
   void forget_name(vfs::NodeId parent, const std::string& name) override;
   void forget_content(vfs::NodeId node) override;
-  std::map<uint32_t, size_t> requests_by_user() const override { return channel_->slots.served_by_user(); }
+  std::map<uint32_t, size_t> requests_by_user() const override {
+    return channel_->slots.served_by_user(SpareThreads::kLong);
+  }
 
  private:
   void run(takeover::Slot& slot, bool spare);
@@ -270,8 +272,8 @@ bool KernelSession::receive(takeover::Slot& slot, const Sleeper& sleeper, bool s
   return got > 0;
 }
 
-/// Whether its user has as many requests under way as one may have, and has been told so. Costs others nothing: fewer
-/// threads are busy as a rule.
+/// Whether its user has as many requests under way that take long as one may have, and has been told so. Costs others
+/// nothing: fewer threads are busy as a rule.
 bool KernelSession::is_refused(takeover::Slot& slot) {
   const size_t limit = options_.user_requests;
   if (limit == 0 || spares_.serving() <= limit) return false;

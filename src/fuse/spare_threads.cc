@@ -11,8 +11,6 @@
 namespace inductorfs::fuse {
 namespace {
 
-/// A request that takes so long is no ordinary one: from then on its thread does not count.
-constexpr std::chrono::milliseconds kLong{20};
 constexpr std::chrono::milliseconds kLook{10};
 /// How long the watching thread sleeps at most while there is nothing to see; any finite span does.
 constexpr std::chrono::hours kIdle{1};

@@ -50,6 +50,8 @@ class SpareThreads {
   /// How many threads a session has without any of these.
   [[nodiscard]] size_t regular() const { return slots_.threads() - slots_.spares(); }
 
+  /// A request that takes so long is no ordinary one: from then on its thread does not count.
+  static constexpr std::chrono::milliseconds kLong{20};
   /// A spare thread that got no request for so long looks whether it may end.
   static constexpr std::chrono::milliseconds kRest{1000};
 

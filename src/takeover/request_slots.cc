@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 namespace inductorfs::takeover {
@@ -65,6 +66,13 @@ bool allocate(int fd, off_t offset, size_t size) {
   return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, offset, static_cast<off_t>(size)) == 0;
 }
 
+/// Some nanoseconds instead of twenty, and as many milliseconds late as the kernel's tick has.
+int64_t coarse_now() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);  // cannot fail for this clock
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 struct Current {
   Slot* slot = nullptr;
   std::optional<uint64_t> begun;
@@ -81,6 +89,7 @@ Serving::Serving(Slot& slot, bool resumed) noexcept {
   thread_local const pid_t thread = ::gettid();
   slot.steps.store(0, std::memory_order_relaxed);
   slot.thread.store(thread, std::memory_order_relaxed);
+  slot.began.store(coarse_now(), std::memory_order_relaxed);
   slot.served.store(unique_of(slot), std::memory_order_release);
   if (resumed && slot.phase.load() == Slot::kBegun) current().begun = slot.witness.load();
 }
@@ -212,11 +221,13 @@ Slot* RequestSlots::detach(const Slot& from) {
   return nullptr;
 }
 
-std::map<uint32_t, size_t> RequestSlots::served_by_user() const {
+std::map<uint32_t, size_t> RequestSlots::served_by_user(Milliseconds at_least) const {
+  const int64_t latest = coarse_now() - std::chrono::nanoseconds(at_least).count();
   std::map<uint32_t, size_t> count;
   for (size_t i = 0; i < threads_; ++i) {
     Slot& slot = of_thread(i);
-    if (slot.served.load(std::memory_order_acquire) == 0) continue;
+    if (slot.served.load(std::memory_order_acquire) == 0 || slot.began.load(std::memory_order_relaxed) > latest)
+      continue;
     auto& of = *reinterpret_cast<uint32_t*>(slot.request() + kUserOffset);  // its thread may read the next one there
     ++count[std::atomic_ref<uint32_t>(of).load(std::memory_order_relaxed)];
   }

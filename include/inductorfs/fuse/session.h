@@ -64,8 +64,8 @@ struct SessionOptions {
   /// instead of 70 when the other processor is idle (a sleeping thread has to be woken), and 4.4 us instead of 3.8 when
   /// both are busy.
   std::chrono::microseconds spin{50};
-  /// Threads that requests of one user other than root may hold; the next request is answered with EDQUOT. 0: as many
-  /// as there are.
+  /// Threads that requests of one user other than root may hold for 20 ms and more; the next request is answered with
+  /// EDQUOT. 0: as many as there are. What the kernel writes from its cache is nobody's.
   size_t user_requests = 0;
   /// Where requests are kept while they are served, so that the next worker can finish them; it outlives the session,
   /// and its number of threads counts. nullptr: the session uses memory of its own.
@@ -102,7 +102,7 @@ class Session : public vfs::KernelCache {
   /// Ends the threads without unmounting. Idempotent. Lookups that still wait may be answered later, even when this
   /// object is gone; the file system must outlive those answers.
   virtual void stop() = 0;
-  /// How many threads are at requests of each user.
+  /// How many threads are at requests of each user that take long: for 20 ms.
   [[nodiscard]] virtual std::map<uint32_t, size_t> requests_by_user() const = 0;
 };
 

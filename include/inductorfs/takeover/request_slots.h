@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/takeover/region.h"
 
 /// Requests of the kernel that a worker has taken and not answered yet. The buffer into which a request is read from
@@ -43,6 +44,7 @@ struct Slot {
   std::atomic<int32_t> thread{0};  ///< kernel id of the thread that serves the request
   /// Workers that crashed or hung while they served this very request.
   std::atomic<uint32_t> deaths{0};
+  std::atomic<int64_t> began{0};  ///< CLOCK_MONOTONIC_COARSE nanoseconds, since when it is served; set before `served`
 
   [[nodiscard]] char* request() noexcept { return reinterpret_cast<char*>(this) + request_offset; }
   [[nodiscard]] uint32_t length() const noexcept;
@@ -66,8 +68,9 @@ class RequestSlots {
   /// All that have a slot, the spare ones last.
   [[nodiscard]] size_t threads() const { return threads_; }
   [[nodiscard]] size_t spares() const { return spares_; }
-  /// How many threads are at requests of each user, as the kernel names them. Some may begin and end meanwhile.
-  [[nodiscard]] std::map<uint32_t, size_t> served_by_user() const;
+  /// How many threads have been at one request for so long, of each user as the kernel names them. Some may begin and
+  /// end meanwhile; what takes no time is none that was answered and whose thread has not got on.
+  [[nodiscard]] std::map<uint32_t, size_t> served_by_user(Milliseconds at_least) const;
 
   /// Gives the slot of a spare thread the memory that the others' have always. False: the host has none.
   [[nodiscard]] bool prepare(size_t spare_thread) const;

@@ -209,6 +209,7 @@ class SocketServer final : public ControlServer {
     }
     Client client{std::move(seat), std::move(connection), {}, {}, Deadline::after(kPeerPatience)};
     client.gives_descriptor = guests_.is_own(credentials->uid);
+    if (client.gives_descriptor) (void)pass_rights(client.connection.get(), true);
     client.peer.uid = credentials->uid;
     client.peer.pid = credentials->pid;
     client.peer.groups = groups_of(client.connection.get(), *credentials);

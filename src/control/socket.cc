@@ -68,6 +68,12 @@ Result<Fd> connect_to(const std::string& path) {
   return fail_errno("connect", path);
 }
 
+bool pass_rights(int fd, bool passes) {
+  constexpr int kPassRights = 83;  // SO_PASSRIGHTS, include/uapi/asm-generic/socket.h: newer than this system's header
+  const int value = passes ? 1 : 0;
+  return ::setsockopt(fd, SOL_SOCKET, kPassRights, &value, sizeof value) == 0;
+}
+
 Result<Fd> listen_at(const std::string& path, int backlog) {
   // No longer than the names of control sockets, so that it fits wherever they do.
   const std::string fresh = path.substr(0, path.rfind('/') + 1) + std::to_string(::getpid()) + kTemporarySuffix;
@@ -77,6 +83,9 @@ Result<Fd> listen_at(const std::string& path, int backlog) {
   if (!fd) return fd;
   (void)::unlink(fresh.c_str());  // of a killed process that had this one's number
   if (::bind(fd->get(), generic(address), sizeof address) != 0) return fail_errno("bind", path);
+  // What a guest sends along is closed by whoever receives it, which may wait for the guest's file system or peer. With
+  // this (Linux 6.16) sendmsg(2) refuses it, for connections that are not accepted yet, too.
+  (void)pass_rights(fd->get(), false);
   // Everybody who reaches the directory may ask for the status; SO_PEERCRED decides about the rest.
   const bool ready = ::chmod(fresh.c_str(), 0666) == 0 && ::listen(fd->get(), backlog) == 0 &&
                      ::rename(fresh.c_str(), path.c_str()) == 0;

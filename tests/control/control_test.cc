@@ -104,6 +104,22 @@ TEST_F(Control, TakesADescriptorOfItsOwnUserAndOfNoOther) {
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_EQ(WEXITSTATUS(status), 2);
+
+  // Who gives one all the same is refused by the kernel, or it is not taken.
+  const Result<Fd> guest = connect_to(path_);
+  ASSERT_TRUE(guest.has_value());
+  const int given = STDERR_FILENO;
+  if (pass_rights(guest->get(), true)) {
+    const pid_t other = ::fork();
+    if (other == 0) {
+      const bool is_other = ::setresuid(kOther, kOther, kOther) == 0;
+      const Result<Fd> theirs = connect_to(path_);
+      if (!is_other || !theirs) ::_exit(4);
+      ::_exit(send_message(theirs->get(), "x", {&given, 1}, 0) ? 1 : (errno == EPERM ? 0 : 2));
+    }
+    ASSERT_EQ(::waitpid(other, &status, 0), other);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
 }
 
 TEST_F(Control, CarriesALargeAnswer) {

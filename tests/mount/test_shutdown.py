@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, places
+from inductorfs_testing.fixtures import lack
 from inductorfs_testing.mounts import QuickCluster, suspended
 from inductorfs_testing.processes import Job, run, wait_until
 
@@ -45,6 +47,46 @@ def nothing_is_left(node):
     assert compare.mounts_below(node.root) == []
     wait_until(lambda: not node.daemons(), 10, "the daemon's end")
     assert runtime_files(node.cache) == []
+
+
+LINGERING = """import array, os, socket, struct, sys
+listener = socket.create_server(("127.0.0.1", 0))
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+sending = socket.create_connection(listener.getsockname())
+peer, _ = listener.accept()
+sending.setblocking(False)
+try:
+    while True:
+        sending.send(bytes(65536))
+except BlockingIOError:
+    sending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))  # whoever closes it last waits so long
+with socket.socket(socket.AF_UNIX) as control:
+    control.connect(sys.argv[1])
+    try:
+        control.sendmsg([b"{"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [sending.fileno()]))])
+    except PermissionError:
+        os._exit(7)  # the end of a process waits for no peer
+    print("sent", flush=True)
+    sys.stdin.read()
+"""
+
+
+@needs_root
+def test_a_guest_gives_nothing_that_the_worker_would_close(cluster):
+    """From Linux 6.16 on; before, docs/semantics/threats.md has it. Root gives his program's descriptor with `upgrade`."""
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, 83, 0)  # SO_PASSRIGHTS
+        except OSError:
+            lack("this test needs SO_PASSRIGHTS: Linux 6.16")
+    node = cluster.node("a")
+    done = subprocess.run([sys.executable, "-c", LINGERING, node.control_socket], user=NOBODY, group=NOBODY, extra_groups=[], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=30)
+    assert done.returncode == 7, done
+    done = node.cli("upgrade", node.cache)
+    assert done.code == 0, done.err
+    node.unmount()
+    nothing_is_left(node)
 
 
 # ---- who is in the way

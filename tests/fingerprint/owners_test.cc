@@ -145,7 +145,7 @@ TEST_F(ChildAsRoot, RefusesToRunWhatSeveralUsersCouldChange) {
   EXPECT_NE(refused.error().what().find("can be written by everybody"), std::string::npos) << refused.error().what();
 }
 
-/// A virtual environment of another user, of the kind that root's daemon is given with --python.
+/// A virtual environment of another user, of the kind that root's process is given with --python.
 class UsersEnvironment : public AsRoot {
  protected:
   void SetUp() override {

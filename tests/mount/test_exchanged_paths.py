@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user exchanges a directory of his for a link out of the mount, again and again, while he works in what was below it: nothing
-happens outside of the mount, which root's daemon would do with root's rights. What is outside has the same path below his
+happens outside of the mount, which root's process would do with root's rights. What is outside has the same path below his
 directory. tests/vfs/moved_paths_test.cc has the exchanges that hit."""
 import ctypes
 import os

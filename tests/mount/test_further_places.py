@@ -189,7 +189,7 @@ def test_a_place_whose_source_was_deleted_goes_after_a_new_worker_too(cluster, p
     assert compare.mounts_below(place.root) == [] and os.listdir(shared) == []
 
 
-# ---- what root's daemon keeps for itself
+# ---- what root's process keeps for itself
 
 def refused(cluster, place, *more):
     done = run([PROGRAM, "mount", place.cache, "--no-also", *cluster.options()[:2], *more], place.env(), seconds=30)

@@ -144,7 +144,7 @@ class AlsoExchanged : public AlsoLinks {
   void TearDown() override {
     for (const std::string& path : {place_, away_ + "/m"}) (void)::umount2(path.c_str(), MNT_DETACH);
   }
-  /// What root's daemon and an ordinary user's say, and that nothing was made.
+  /// What root's process and an ordinary user's say, and that nothing was made.
   void expect_refused() {
     ASSERT_EQ(::rename(other_.c_str(), around_.c_str()), 0);
     for (const bool root : {true, false}) {

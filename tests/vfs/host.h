@@ -53,7 +53,7 @@ struct HostOptions {
   size_t fetch_threads = 4;
   Milliseconds compile_once{0};
   bool cluster_winners = false;
-  bool chown_to_caller = false;               ///< files belong to Host::user, as under root's daemon
+  bool chown_to_caller = false;               ///< files belong to Host::user, as under root's process
   uint64_t user_bytes = 0;                    ///< of vfs::FileSystemOptions
   uint64_t user_files = 0;                    ///< as well
   bool part_users = false;                    ///< FakeEnvironment::part_users()

@@ -15,6 +15,7 @@
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/settings.h"
+#include "inductorfs/config/text.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/control/runtime_directory.h"
@@ -94,8 +95,10 @@ std::optional<Shown> ask_where(const std::string& socket) {
   const Json where = Json::parse(*result, nullptr, false);
   Shown shown;
   shown.socket = socket;
-  shown.mountpoint = where.value("mountpoint", "");
-  for (const Json& item : where.value("also", Json::array())) {
+  const auto mountpoint = where.find("mountpoint");
+  if (mountpoint == where.end() || !mountpoint->is_string()) return std::nullopt;  // not as it was printed: a path
+  shown.mountpoint = mountpoint->get<std::string>();
+  for (const Json& item : config::part_of(where, "also")) {
     if (auto also = config::also_from_json(item)) shown.also.push_back(std::move(*also));
   }
   return shown;

@@ -128,7 +128,9 @@ std::string job_text(const Json& job) {
   if (!text_at(slowest, "path").empty()) {
     text += "    slowest: " + seconds_at(slowest, "waited_s") + " for " + text_at(slowest, "path") + "\n";
   }
-  if (job.value("saved_s", 0.0) > 0) text += "    saved at least " + seconds_at(job, "saved_s") + " of compiling\n";
+  const Json& saved = part_of(job, "saved_s");
+  if (saved.is_number() && saved.get<double>() > 0)
+    text += "    saved at least " + seconds_at(job, "saved_s") + " of compiling\n";
   for (const Json& hint : part_of(job, "hints")) text += "    hint: " + config::plain_item(hint) + "\n";
   return text;
 }

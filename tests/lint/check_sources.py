@@ -24,6 +24,8 @@ DETACHED = {"src/redis/dial.cc", "src/fingerprint/background.cc", "src/superviso
 # Root's worker is another user than who mounted (docs/decisions/0042). Whose a file on the disk is one place alone asks.
 USERS = re.compile(r"\bgete?[ug]id\(")
 OF_WORKER = re.compile(r"(?:src|include/inductorfs)/(?:vfs|store|catalog|remote|redis|ledger|takeover|layout|codec|archive)/")
+# Answers are another process's, which may lie: nlohmann's value() throws where a member is of another type, and no command catches that.
+THROWS = re.compile(r"\.value\(\"")
 DISK_USERS = {"src/vfs/tree/file_owner.cc"}
 THREADS = ("Immutable after construction.", "Safe for concurrent use.", "safe for concurrent use", "Needs external",
            "Confined to the")
@@ -78,6 +80,8 @@ def check_text(relative, lines):
             yield f"{name}:{number}: a sleep in a test; wait for a condition with a deadline"
         if ".detach()" in line and name not in DETACHED:
             yield f"{name}:{number}: a detached thread"
+        if name.startswith("src/cli/") and THROWS.search(line):
+            yield f"{name}:{number}: a member of an answer that may be of another type; use text_at(), number_at() or part_of() of config/text.h"
         if OF_WORKER.match(name) and name not in DISK_USERS and USERS.search(line):
             yield f"{name}:{number}: the user of a process that is not who mounted; use own_uid() of base/own_user.h"
 

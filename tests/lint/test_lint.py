@@ -105,6 +105,8 @@ def test_layers_refuses_a_circle_in_the_table():
     ("tests/a/a.cc", GOOD + "sleep(1);", "a sleep in a test; wait for a condition with a deadline"),
     ("src/a/a.cc", GOOD + "thread.detach();", "a detached thread"),
     ("src/store/a.cc", GOOD + "if (::geteuid() == 0) return;", "the user of a process that is not who mounted; use own_uid() of base/own_user.h"),
+    ("src/cli/a.cc", GOOD + 'where.value("path", "");',
+     "a member of an answer that may be of another type; use text_at(), number_at() or part_of() of config/text.h"),
     ("tests/a/a.cc", GOOD + "GTEST_SKIP() << why;", SKIP),
     ("tests/a/test_a.py", LICENCE + 'pytest.skip("no torch")', SKIP),
     ("tests/a/test_a.py", LICENCE + '@pytest.mark.skipif(True)', SKIP),

@@ -20,8 +20,8 @@ struct WorkerIds {
 /// Parses "uid:gid:group,group", of which the last part may be empty.
 [[nodiscard]] bool parse_user(std::string_view text, WorkerIds& user);
 
-/// In a child: becomes that user, without any right, for good, and lets go of a terminal, to which it may only write;
-/// does nothing for uid 0. False: the child is to end. Allocates nothing.
+/// In a child: becomes that user, without any right, for good, also for what it starts, and lets go of a terminal, to
+/// which it may only write; does nothing for uid 0. False: the child is to end. Allocates nothing.
 [[nodiscard]] bool become(const WorkerIds& user);
 /// The same for a process that serves the mount: it also moves, for good, into the tree of files that the mount has for
 /// such processes (kTreeFd, if there is one), and shares no System V memory with the host.

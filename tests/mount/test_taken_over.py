@@ -330,6 +330,10 @@ def test_its_rights_are_none(scene):
         assert {int(field_of(status, name), 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}, status
         assert field_of(status, "NoNewPrivs") == "1" and set(field_of(status, "Uid").split()) == {str(user)}, status
         assert field_of(status, "Seccomp") == "2", status
+    (messenger,) = scene.node.messengers()
+    status = Path(f"/proc/{messenger}/status").read_text()
+    assert {int(field_of(status, name), 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}, status
+    assert field_of(status, "NoNewPrivs") == "1" and set(field_of(status, "Uid").split()) == {str(user)}, status
 
 
 @pytest.mark.parametrize("kind", ["mnt", "ipc"])

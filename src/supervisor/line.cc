@@ -2,6 +2,7 @@
 #include "line.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@ namespace {
 constexpr size_t kLineLimit = 512;
 const char* destination = nullptr;
 WorkerIds owner;
+bool is_in_store = false;
 
 /// By hand: gmtime_r and strftime look for a time zone first, which takes memory and a file (glibc, time/tzset.c).
 size_t put_time(std::array<char, kLineLimit>& line) {
@@ -54,11 +56,15 @@ size_t reap_writers() {
 
 /// In the child, which the kernel may never let go: it keeps nothing else open.
 [[noreturn]] void append(std::string_view line) {
+  const bool is_owner = is_in_store ? become_server(owner) : become(owner);
   (void)::syscall(SYS_close_range, 0, ~0U, 0);  // best effort: Linux 5.9
-  if (!become(owner)) ::_exit(1);
-  // Not made when it is missing: its owner and mode are the worker's business.
-  const int file = ::open(destination, O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file >= 0) (void)!::write(file, line.data(), line.size());
+  if (!is_owner) ::_exit(1);
+  // Not made when it is missing: its owner and mode are the worker's business. A log of another user's is no link.
+  const int no_link = owner.uid == 0 ? 0 : O_NOFOLLOW;
+  const int file = ::open(destination, O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC | no_link);
+  struct stat status {};
+  const bool is_file = file >= 0 && ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  if (is_file || owner.uid == 0) (void)!::write(file, line.data(), line.size());
   ::_exit(0);
 }
 
@@ -79,9 +85,13 @@ void append_aside(std::string_view line) {
 
 }  // namespace
 
-void log_to(const char* path, const WorkerIds& user) {
+void log_to(const char* path, const WorkerIds& user, const char* file_of_store) {
   destination = path;
   owner = user;
+  const std::string_view file(file_of_store == nullptr ? "" : file_of_store);
+  const size_t slash = file.rfind('/');
+  is_in_store = path != nullptr && slash != std::string_view::npos &&
+                std::string_view(path).starts_with(file.substr(0, slash + 1));
 }
 
 void log_line(const char* level, const char* format, ...) {

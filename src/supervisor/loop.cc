@@ -109,7 +109,7 @@ Loop::Loop(const Task& task, takeover::Region& region)
       program_(out_of_the_way(Fd(kProgramFd))) {}
 
 int Loop::run() {
-  log_to(task_.log, task_.worker);
+  log_to(task_.log, task_.worker, task_.examiner[3]);
   if (!signals_.open()) {
     log_line("error", "supervisor.failed why=signalfd");
     return 1;

@@ -131,7 +131,11 @@ void limit_memory([[maybe_unused]] uint64_t bytes) {
 /// One thread that never blocks; what may block is a child's.
 class Examiner {
  public:
-  Examiner(int socket, const ExaminerOptions& options) : socket_(socket), options_(options), reader_(options.proc) {
+  Examiner(int socket, const ExaminerOptions& options)
+      : socket_(socket),
+        options_(options),
+        secret_(options.seal_secret ? options.seal_secret : std::make_shared<std::string>(new_seal_secret())),
+        reader_(options.proc) {
     // What OpenSSL loads at its first use it may not load in a child under a filter.
     (void)codec::digest_of("");
   }
@@ -151,7 +155,9 @@ class Examiner {
   [[nodiscard]] bool start(Asked& asked);
   [[noreturn]] void be_child(const Asked& asked);
   void close_others(const Asked& asked);
+  [[nodiscard]] std::string key_of(const Asked& asked) const;
   [[nodiscard]] std::string look(const Asked& asked, std::shared_ptr<const Fd>& memory);
+  [[nodiscard]] std::optional<Process> looked_at(const Asked& asked) const;
   [[nodiscard]] std::string read(const Asked& asked);
   void reap();
   void let_go();
@@ -162,6 +168,7 @@ class Examiner {
 
   const int socket_;
   const ExaminerOptions& options_;
+  const SealSecret secret_;
   const ProcReader reader_;
   std::map<Whose, std::deque<Asked>> waiting_;
   std::list<Child> children_;
@@ -404,6 +411,7 @@ void Examiner::be_child(const Asked& asked) {
     ::_exit(1);
   }
   std::shared_ptr<const Fd> memory;
+  if (ask == Ask::kTask) forget(secret_);
   std::string line = ask == Ask::kPackage ? read(asked) : (ask == Ask::kTask ? run(asked) : look(asked, memory));
   line += '\n';
   if (memory && send_message(asked.connection.get(), line.substr(0, 1), std::array{memory->get()})) line.erase(0, 1);
@@ -429,24 +437,49 @@ void Examiner::close_others(const Asked& asked) {
   for (Holding& one : holdings_) one.line.reset();
 }
 
-/// In a child.
+std::string Examiner::key_of(const Asked& asked) const {
+  const Process& process = asked.question.process;
+  return seal_key(*secret_, process.pid, process.identity.start, asked.whose.first);
+}
+
+/// In a child, which has the key of this one process from the first byte on that it looks at.
 std::string Examiner::look(const Asked& asked, std::shared_ptr<const Fd>& memory) {
   const Process& process = asked.question.process;
+  const std::string key = key_of(asked);
+  forget(secret_);
   auto seen = reader_.look_at(process.pid, process.identity);
   if (!seen) return std::string(kNothing);
   if (asked.question.ask == Ask::kLook) memory = seen->memory;
-  if (asked.question.ask == Ask::kLook) return to_text(*seen);
+  if (asked.question.ask == Ask::kLook) return sealed(to_text(*seen), key, kSealedProcess);
   auto environment = reader_.environment_of(*seen);
   if (!environment) return std::string(kNothing);
   auto files = reader_.files_of(*seen, *environment);
-  return to_text(Variables{std::move(*environment), std::move(files)});
+  return sealed(to_text(Variables{std::move(*environment), std::move(files)}), key, kSealedFiles);
 }
 
-/// In a child. Root and user are this process's own finding; where the files are, the worker says.
+/// In a child. What others of this mount's have said of the process, and nothing that a worker says. The secret is
+/// forgotten.
+std::optional<Process> Examiner::looked_at(const Asked& asked) const {
+  const std::string key = key_of(asked);
+  forget(secret_);
+  const Process& question = asked.question.process;
+  const auto is_told = [&key](const Told& told, std::string_view what) {
+    return told.seal == seal_of(key, what, told.text);
+  };
+  if (!is_told(question.told, kSealedProcess)) return std::nullopt;
+  auto process = process_from(question.told.text);
+  if (!process || question.named.text.empty()) return process;
+  const bool is_whole = is_told(question.named, kSealedFiles) && take_named(question.named.text, *process);
+  return is_whole ? std::move(process) : std::nullopt;
+}
+
+/// In a child. Root and user are this process's own finding.
 std::string Examiner::read(const Asked& asked) {
+  auto process = looked_at(asked);
+  if (!process) return std::string(kNothing);
   PackageRequest request;
   request.facet = asked.question.facet;
-  request.process = asked.question.process;
+  request.process = std::move(*process);
   // Where the store has moved meanwhile nothing is made at its old place.
   struct stat status {};
   const std::string folder = options_.cache_file.substr(0, options_.cache_file.rfind('/'));

@@ -19,6 +19,16 @@ using Json = nlohmann::json;
 
 /// Deeper than any of these messages.
 constexpr int kDepth = 6;
+/// Between the parts of a line; JSON has no such byte.
+constexpr char kParts = '\x1f';
+
+/// Takes the last part off a line; the whole line where it has one part alone.
+std::string_view take_last(std::string_view& line) {
+  const size_t at = line.rfind(kParts);
+  const std::string_view last = line.substr(at == std::string_view::npos ? 0 : at + 1);
+  line.remove_suffix(at == std::string_view::npos ? line.size() : line.size() - at);
+  return last;
+}
 
 /// JSON has no strings but those of UTF-8, and names of files are of any bytes: each byte is a character, U+0000 to
 /// U+00FF.
@@ -108,6 +118,15 @@ std::vector<NamedFile> files_from(const Json& json) {
   return files;
 }
 
+Json json_of(const CompilerCall& compiler) {
+  return {{"command", compiler.command}, {"search", compiler.search}, {"unfollowed", compiler.unfollowed}};
+}
+
+CompilerCall compiler_from(const Json& json) {
+  return {json.at("command").get<std::string>(), json.at("search").get<std::string>(),
+          json.at("unfollowed").get<std::vector<std::string>>()};
+}
+
 Json json_of(const FileUser& user) {
   return {{"user", user.user}, {"group", user.group}, {"groups", user.groups}, {"reads_all", user.reads_all}};
 }
@@ -142,10 +161,7 @@ Json json_of(const Process& process) {
           {"soabi", process.soabi},
           {"environ", process.environ_address},
           {"files", json_of(process.files)},
-          {"compiler",
-           {{"command", process.compiler.command},
-            {"search", process.compiler.search},
-            {"unfollowed", process.compiler.unfollowed}}},
+          {"compiler", json_of(process.compiler)},
           {"user", json_of(process.user)},
           {"whole", process.whole},
           {"shows_exec", process.shows_exec},
@@ -169,9 +185,7 @@ void take(const Json& json, Process& process) {
   json.at("soabi").get_to(process.soabi);
   json.at("environ").get_to(process.environ_address);
   process.files = files_from(json.at("files"));
-  const Json& compiler = json.at("compiler");
-  process.compiler = {compiler.at("command").get<std::string>(), compiler.at("search").get<std::string>(),
-                      compiler.at("unfollowed").get<std::vector<std::string>>()};
+  process.compiler = compiler_from(json.at("compiler"));
   process.user = user_from(json.at("user"));
   json.at("whole").get_to(process.whole);
   json.at("shows_exec").get_to(process.shows_exec);
@@ -182,14 +196,17 @@ void take(const Json& json, Process& process) {
 
 std::string to_text(const Question& question) {
   const Process& process = question.process;
-  return text_of(
-      {{"ask", static_cast<unsigned>(question.ask)},
-       {"process", question.ask == Ask::kPackage ? json_of(process)
-                                                 : Json{{"pid", process.pid}, {"identity", json_of(process.identity)}}},
-       {"facet", std::string(to_string(question.facet))},
-       {"held", question.held},
-       {"task", question.task},
-       {"request", question.request}});
+  Json told = Json::array();
+  if (question.ask == Ask::kPackage) {
+    told = {process.told.text, process.told.seal, process.named.text, process.named.seal};
+  }
+  return text_of({{"ask", static_cast<unsigned>(question.ask)},
+                  {"process", {{"pid", process.pid}, {"identity", json_of(process.identity)}}},
+                  {"told", std::move(told)},
+                  {"facet", std::string(to_string(question.facet))},
+                  {"held", question.held},
+                  {"task", question.task},
+                  {"request", question.request}});
 }
 
 std::optional<Question> question_from(std::string_view text) {
@@ -203,9 +220,12 @@ std::optional<Question> question_from(std::string_view text) {
     json.at("task").get_to(out.task);
     json.at("request").get_to(out.request);
     const Json& process = json.at("process");
-    if (out.ask == Ask::kPackage) return take(process, out.process);
     process.at("pid").get_to(out.process.pid);
     out.process.identity = identity_from(process.at("identity"));
+    if (out.ask != Ask::kPackage) return;
+    const Json& told = json.at("told");
+    out.process.told = {told.at(0).get<std::string>(), told.at(1).get<std::string>()};
+    out.process.named = {told.at(2).get<std::string>(), told.at(3).get<std::string>()};
   });
   if (question && (question->process.pid < 0 || (question->ask != Ask::kTask && question->process.pid == 0))) {
     return std::nullopt;
@@ -229,21 +249,59 @@ std::optional<Taken> taken_from(std::string_view line) {
 std::string to_text(const Process& process) { return text_of(json_of(process)); }
 
 std::optional<Process> process_from(std::string_view line) {
-  return read<Process>(line, [](const Json& json, Process& process) { take(json, process); });
+  std::string_view text = line;
+  std::string_view seal = take_last(text);
+  if (text.empty()) std::swap(text, seal);  // nobody has sealed it
+  auto process = read<Process>(text, [](const Json& json, Process& out) { take(json, out); });
+  if (process && !seal.empty()) process->told = {std::string(text), std::string(seal)};
+  return process;
+}
+
+std::string named_text(const std::vector<NamedFile>& files, const CompilerCall& compiler) {
+  return text_of({{"files", json_of(files)}, {"compiler", json_of(compiler)}});
+}
+
+bool take_named(std::string_view text, Process& process) {
+  const auto named = read<Process>(text, [](const Json& json, Process& out) {
+    out.files = files_from(json.at("files"));
+    out.compiler = compiler_from(json.at("compiler"));
+  });
+  if (!named) return false;
+  process.files = named->files;
+  process.compiler = named->compiler;
+  return true;
+}
+
+std::string sealed(std::string line, const std::string& key, std::string_view what) {
+  std::string_view rest = line;
+  const std::string seal = seal_of(key, what, take_last(rest));
+  return line.append(1, kParts).append(seal);
 }
 
 std::string to_text(const Variables& variables) {
-  return text_of({{"values", variables.environment.values},
-                  {"live", variables.environment.live},
-                  {"files", json_of(variables.files)}});
+  const std::string named = named_text(variables.files, compiler_call(variables.environment.values));
+  return text_of({{"values", variables.environment.values}, {"live", variables.environment.live}})
+      .append(1, kParts)
+      .append(named);
 }
 
 std::optional<Variables> variables_from(std::string_view line) {
-  return read<Variables>(line, [](const Json& json, Variables& variables) {
-    json.at("values").get_to(variables.environment.values);
-    json.at("live").get_to(variables.environment.live);
-    variables.files = files_from(json.at("files"));
+  std::string_view rest = line;
+  std::string_view seal = take_last(rest);
+  std::string_view named = take_last(rest);
+  if (rest.empty()) {  // nobody has sealed it
+    rest = named;
+    named = std::exchange(seal, {});
+  }
+  auto variables = read<Variables>(rest, [](const Json& json, Variables& out) {
+    json.at("values").get_to(out.environment.values);
+    json.at("live").get_to(out.environment.live);
   });
+  Process process;
+  if (!variables || !take_named(named, process)) return std::nullopt;
+  variables->files = std::move(process.files);
+  variables->named = {std::string(named), std::string(seal)};
+  return variables;
 }
 
 std::string to_text(Facet facet, const Fact& fact) {

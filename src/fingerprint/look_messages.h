@@ -26,7 +26,7 @@ enum class Ask {
 
 struct Question {
   Ask ask = Ask::kLook;
-  Process process;  ///< pid and identity, and of kPackage where its files are. Root, user and owner the examiner says
+  Process process;  ///< pid and identity; of kPackage what was told of its files. Where they are the examiner says
   Facet facet = Facet::kTorch;
   uint64_t held = 0;   ///< kPackage: the number of what is held; 0: nothing
   std::string task{};  ///< kTask; its process is the one of the thread `pid`, and none for 0
@@ -51,6 +51,12 @@ struct Taken {
 [[nodiscard]] std::optional<Process> process_from(std::string_view line);
 [[nodiscard]] std::string to_text(const Variables& variables);
 [[nodiscard]] std::optional<Variables> variables_from(std::string_view line);
+/// What to_text() has of a process's files and compiler, as Process::named tells it.
+[[nodiscard]] std::string named_text(const std::vector<NamedFile>& files, const CompilerCall& compiler);
+/// Takes that into the process; false when it is none.
+[[nodiscard]] bool take_named(std::string_view text, Process& process);
+/// Puts a seal behind the line of a process, or of variables, whose last part is what it seals.
+[[nodiscard]] std::string sealed(std::string line, const std::string& key, std::string_view what);
 [[nodiscard]] std::string to_text(Facet facet, const Fact& fact);
 [[nodiscard]] std::optional<Fact> fact_from(Facet facet, std::string_view line);
 [[nodiscard]] std::string to_text(const ProcessSigns& signs);

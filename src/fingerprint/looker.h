@@ -25,6 +25,7 @@ struct Looked {
 struct Variables {
   LiveEnvironment environment;
   std::vector<NamedFile> files;
+  Told named{};  ///< as Process::named
 };
 
 /// Looks at processes, which needs the rights of their users or of root. Each call may block: until a deadline where

@@ -217,6 +217,7 @@ std::shared_ptr<const Writer> Sight::with_environment(const std::shared_ptr<cons
   if (!live.live) ++start_only_;
   Process with_files = *process;
   with_files.files = std::move(looked.found->files);
+  with_files.named = std::move(looked.found->named);
   with_files.compiler = compiler_call(live.values);
   if (!with_files.files.empty()) read_while_it_lives(with_files);
   return std::make_shared<const Writer>(std::make_shared<const Process>(std::move(with_files)), std::move(live));

@@ -15,6 +15,7 @@
 #include "compiler_call.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
+#include "look_seal.h"
 #include "named_files.h"
 #include "read_as.h"
 
@@ -86,6 +87,8 @@ struct Process {
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
   std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
   CompilerCall compiler;         ///< as `files`
+  Told told{};                   ///< by the examiner's child that has looked; empty where this process has
+  Told named{};                  ///< the same of `files` and `compiler`
   FileUser user;                 ///< with whose rights its files are read
   bool whole = true;             ///< false: it has more mapped files than are examined
   /// false: its addresses are the same after each exec, so that its identity does not show one.

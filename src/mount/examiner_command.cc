@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -36,15 +37,21 @@ constexpr int kCapabilities[] = {
 
 /// What the worker of this mount may have done. What is run and read for its facts is what whoever mounted has said; a
 /// supervisor of an earlier program does not tell, and then no facts are learned.
-std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of_mount(const std::string& mountpoint) {
+std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of_mount(const std::string& mountpoint,
+                                                                             std::shared_ptr<std::string>& secret) {
   std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks;
   tasks.emplace(kJobTask, job_task());
   tasks.emplace(kMountsTask, mounts_task());
   tasks.emplace(OpenFiles::kTask, open_files_task(mountpoint));
   tasks.emplace(fingerprint::kNamesTask, fingerprint::names_task());
   tasks.emplace(host::kPlacesTask, host::places_task());
-  const Result<std::string> bytes = config::from_memory(supervisor::kExaminerTaskFd);
+  Result<std::string> bytes = config::from_memory(supervisor::kExaminerTaskFd);
   (void)::close(supervisor::kExaminerTaskFd);
+  if (bytes && bytes->size() > fingerprint::kSealSecretSize) {
+    secret = std::make_shared<std::string>(*bytes, 0, fingerprint::kSealSecretSize);
+    ::explicit_bzero(bytes->data(), fingerprint::kSealSecretSize);
+    bytes->erase(0, fingerprint::kSealSecretSize);
+  }
   auto request = bytes ? host::facts_request_from(*bytes) : fail(bytes.error());
   if (request) {
     tasks.emplace(host::kFactsTask, host::facts_task(std::move(*request)));
@@ -71,7 +78,7 @@ int examiner_command(const std::string& mountpoint, const std::string& cache_fil
   // Where there is none the worker says so (filter_warning()): nobody hears this process.
   options.reading = fingerprint::filter_of_reading().value_or(std::nullopt);
   options.cache_file = cache_file;
-  options.tasks = tasks_of_mount(mountpoint);
+  options.tasks = tasks_of_mount(mountpoint, options.seal_secret);
   fingerprint::run_examiner(supervisor::kExaminerFd, options);
   return EXIT_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/region.h"
@@ -57,9 +58,10 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
   INDUCTORFS_TRY_ASSIGN(const auto settings, config::to_sealed_memory("inductorfs-settings",
                                                                       config::freeze(mount.settings, mount.ownership)));
   INDUCTORFS_TRY_ASSIGN(const auto notes, config::to_memory("inductorfs-notes", {}));
-  // Not the settings: the examiner is to have no secrets of the mount.
-  INDUCTORFS_TRY_ASSIGN(const auto task,
-                        config::to_sealed_memory("inductorfs-facts", host::to_bytes(facts_request(mount.settings))));
+  // Not the settings: the examiner is to have no secrets of the mount but that of its own children.
+  INDUCTORFS_TRY_ASSIGN(
+      const auto task, config::to_sealed_memory("inductorfs-facts", fingerprint::new_seal_secret() +
+                                                                        host::to_bytes(facts_request(mount.settings))));
   INDUCTORFS_TRY_ASSIGN(
       const auto mounter_task,
       config::to_sealed_memory("inductorfs-mount", to_bytes(mount::mounter_task(mount.settings, mount.ownership))));

@@ -227,6 +227,7 @@ TEST_F(ExaminerChildren, ThatReadTooLongLeaveNoReader) {
   ASSERT_TRUE(stat.has_value());
   request.process.identity = stat->identity;
   request.process.torch.path = site_.torch();
+  tell(request.process);
   auto reading = std::async(std::launch::async, [&] { return looker->read_package(request); });
   const Deadline deadline = Deadline::after(kLong);
   while (text_of(number).empty() && !deadline.passed()) std::this_thread::yield();
@@ -267,6 +268,7 @@ TEST_F(ExaminerChildren, ReadInTheRootOfAProcessThatHasNothingMapped) {
   const auto stat = reader.stat_of(pid);
   request.process.identity = stat ? stat->identity : ProcessIdentity{};
   request.process.torch.path = site_.torch();
+  tell(request.process);
   (void)looker->read_package(request);
   const std::string root = R"("root":"/proc/)" + std::to_string(pid) + R"(/root")";
   EXPECT_NE(text_of(told).find(root), std::string::npos) << text_of(told);

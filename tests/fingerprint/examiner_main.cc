@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <memory>
+#include <string>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/fingerprint/examiner.h"
@@ -12,6 +14,7 @@ int main(int argc, char** argv) {
   options.cache_file = argv[3];
   options.package_reader = argv[4];
   options.deadline = inductorfs::Milliseconds(std::atol(argv[5]));
+  options.seal_secret = std::make_shared<std::string>(inductorfs::fingerprint::kSealSecretSize, 's');
   options.reading = inductorfs::fingerprint::filter_of_reading().value_or(std::nullopt);
   inductorfs::fingerprint::run_examiner(std::atoi(argv[1]), options);
   return 0;

@@ -277,9 +277,42 @@ TEST(Examiner, HoldsNoFilesForAnotherProcessOfTheNumber) {
   request.held = *held.found;
   request.process = own;
   request.process.libc.path = "/no/such/file";
+  tell(request.process);
   EXPECT_TRUE(looker->read_package(request).has_value());
   ++request.process.identity.start;
   EXPECT_FALSE(looker->read_package(request).has_value());
+}
+
+/// A worker that was taken over would have it read what only root may read, and hear versions and digests of it.
+TEST(Examiner, ReadsNoFilesButThoseThatItsChildrenHaveFound) {
+  const auto looker = make_far_looker(
+      examiner_for(writers_options()), [] {}, kLong);
+  const Process own = own_process();
+  const auto looked = looker->look_at(own.pid, own.identity);
+  ASSERT_TRUE(looked.found.has_value());
+  ASSERT_FALSE(looked.found->told.seal.empty());
+  PackageRequest found;
+  found.facet = Facet::kLibc;
+  found.process = *looked.found;
+  EXPECT_TRUE(looker->read_package(found).has_value());
+
+  Process of_another = own;
+  ++of_another.pid;
+  tell(of_another);
+  const std::vector<Told> lies = {{},
+                                  {found.process.told.text, {}},
+                                  {to_text(own), found.process.told.seal},
+                                  of_another.told,
+                                  {of_another.told.text, found.process.told.seal}};
+  for (const Told& lie : lies) {
+    SCOPED_TRACE(lie.text + " " + lie.seal);
+    PackageRequest request = found;
+    request.process.told = lie;
+    EXPECT_FALSE(looker->read_package(request).has_value());
+    request = found;
+    request.process.named = {named_text({{"CXX", "/etc/shadow", {}}}, {}), lie.seal};
+    EXPECT_FALSE(looker->read_package(request).has_value());
+  }
 }
 
 TEST(Examiner, SaysAllOfAProcess) {

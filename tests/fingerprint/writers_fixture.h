@@ -89,6 +89,8 @@ class Site {
 #ifdef THROUGH_EXAMINER
 /// Returns the socket to an examiner with these options, which ends with this process.
 [[nodiscard]] int examiner_for(const WritersOptions& options);
+/// Makes what this process says be told by a child of such an examiner.
+void tell(Process& process);
 #endif
 /// As a test wants them: packages are read by the reader of the tests.
 [[nodiscard]] WritersOptions writers_options();

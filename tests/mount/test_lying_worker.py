@@ -62,20 +62,12 @@ class Liar:
                                    json.dumps({"places": ["/etc/shadow", "/root"], "user": 0}), "[" * 300, str(self.node.cache), f"{self.number()} " * 5))
         return made if depth or self.chance.random() < 0.8 else json.dumps([self.text(1), self.number()])
 
-    def process(self, whole):
-        process = {"pid": self.number(), "identity": [self.number() for _ in range(self.chance.choice((3, 3, 3, 0, 9)))]}
-        if whole:
-            package = {"path": self.text(), "replaced": False, "identity": self.text()}
-            user = {"user": self.number(), "group": self.number(), "groups": [self.number()], "reads_all": True}
-            process |= {"owner": 0, "space": self.text(), "mounts": self.text(), "root": self.chance.choice(("", "/", "/root", self.text())), "other_root": True, "soabi": self.text(),
-                        "environ": self.number(), "whole": True, "shows_exec": False, "forked": False, "user": user, "site": package, "engines": [package] * self.chance.randrange(30),
-                        "files": [{"variable": "CC", "path": self.text(), "identity": self.text()}],
-                        "compiler": {"command": self.text(), "search": self.text(), "unfollowed": [self.text()]}, **dict.fromkeys(("torch", "triton", "libc", "libstdcxx"), package)}
-        return process
+    def process(self):
+        return {"pid": self.number(), "identity": [self.number() for _ in range(self.chance.choice((3, 3, 3, 0, 9)))]}
 
     def question(self, tasks):
         ask = self.chance.choice((0, 1, 2, 3, 3, 4, 5, 5, 5, 6, self.number()))
-        question = {"ask": ask, "process": self.process(ask == 3 or self.chance.random() < 0.1), "facet": self.chance.choice(FACETS), "held": self.number(),
+        question = {"ask": ask, "process": self.process(), "told": [self.text() for _ in range(self.chance.choice((4, 4, 4, 0, 9)))], "facet": self.chance.choice(FACETS), "held": self.number(),
                     "task": self.chance.choice((*tasks, self.text(1))), "request": self.text()}
         if self.chance.random() < 0.2:
             question.pop(self.chance.choice(list(question)))

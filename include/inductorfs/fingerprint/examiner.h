@@ -52,8 +52,15 @@ struct ExaminerOptions {
   Milliseconds deadline{30'000};  ///< of a child that looks at a process
   std::map<std::string, ExaminerTask, std::less<>> tasks{};
   std::optional<CallFilter> reading{};  ///< of children that look at processes; nothing: they have none
+  /// By which it knows what its children have said of processes (look_seal.h), also in an examiner that is started
+  /// after it. Nobody else may have it; it is overwritten in each child. nullptr: one of its own.
+  std::shared_ptr<std::string> seal_secret{};
   bool only_tasks = false;  ///< it looks at no process, and its children are no first choice of the OOM killer
 };
+
+/// Makes an ExaminerOptions::seal_secret, of so many characters.
+[[nodiscard]] std::string new_seal_secret();
+inline constexpr size_t kSealSecretSize = 64;
 
 /// Returns what ExaminerOptions::reading is to be: nothing in a build with sanitizers, which make calls of their own.
 /// Errors are those of CallFilter::for_reading().

@@ -24,8 +24,8 @@ inline constexpr int kNoticesFd = 11;
 inline constexpr int kControlFd = 12;  ///< worker: the listening control socket of the workers before it
 /// The socket of a worker to its examiner (fingerprint/examiner.h), at both; closed: there is none.
 inline constexpr int kExaminerFd = 13;
-/// Of the examiner alone: how the mount's facts are learned (host::facts_request_from()), sealed; closed: it learns
-/// none.
+/// Of the examiner alone, sealed: a secret (fingerprint::new_seal_secret()), and how the mount's facts are learned
+/// (host::facts_request_from()); closed: it learns none.
 inline constexpr int kExaminerTaskFd = 14;
 /// The socket of a worker to its mounter (src/mount/mounter.h), at both; closed: there is none.
 inline constexpr int kMounterFd = 15;

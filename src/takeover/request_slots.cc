@@ -226,8 +226,8 @@ std::map<uint32_t, size_t> RequestSlots::served_by_user(Milliseconds at_least) c
   std::map<uint32_t, size_t> count;
   for (size_t i = 0; i < threads_; ++i) {
     Slot& slot = of_thread(i);
-    if (slot.served.load(std::memory_order_acquire) == 0 || slot.began.load(std::memory_order_relaxed) > latest)
-      continue;
+    if (slot.served.load(std::memory_order_acquire) == 0) continue;
+    if (slot.began.load(std::memory_order_relaxed) > latest || slot.phase.load() == Slot::kAnswered) continue;
     auto& of = *reinterpret_cast<uint32_t*>(slot.request() + kUserOffset);  // its thread may read the next one there
     ++count[std::atomic_ref<uint32_t>(of).load(std::memory_order_relaxed)];
   }

@@ -44,11 +44,22 @@ def large_files(writer, node, count, size):
 def half_copied(node, size):
     """Local copies that are being made."""
     found = []
-    for orphans in node.store.rglob("orphans"):
-        for entry in os.scandir(orphans):
-            with contextlib.suppress(FileNotFoundError):
-                found.append(0 < entry.stat().st_size < size)
+    for entry in os.scandir(node.store / "files/orphans"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(0 < entry.stat().st_size < size)
     return sum(found)
+
+
+@contextlib.contextmanager
+def before_all_others():
+    """A copy takes some 50 ms, for which who looks may not be let on where processes without end want its processors."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def is_answered(node, number):
@@ -74,7 +85,7 @@ def is_answered_while_copied(node, path, change):
 def test_a_large_file_that_is_copied_for_its_writer_keeps_nobody_waiting(cluster, whose):
     node = cluster.quick("a", "--threads", str(THREADS), "--prefetch", "0")
     writer = node if whose == "this node's" else cluster.quick("b")
-    for name in large_files(writer, node, 3, SIZE):  # a machine that is busy may finish one before it lets us look
+    for name in large_files(writer, node, 4, SIZE):  # a machine that is busy may finish one before it lets us look
         path = node.cache / name
         assert path.stat().st_size == SIZE
         asking = [python(ASK, path, *more) for more in ([], ["user.inductorfs.family"]) for _ in range(2 * THREADS)]
@@ -82,7 +93,8 @@ def test_a_large_file_that_is_copied_for_its_writer_keeps_nobody_waiting(cluster
             for child in asking:
                 stack.enter_context(child)
             change = stack.enter_context(python(ONE_BYTE, path))
-            answered = is_answered_while_copied(node, path, change)
+            with before_all_others():
+                answered = is_answered_while_copied(node, path, change)
             assert change.wait(60 * PATIENCE) == 0
         assert path.read_bytes() == b"y" + b"x" * (SIZE - 1)
         assert half_copied(node, SIZE + 1) == 0

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "examiner_child.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/base/sanitized.h"
@@ -138,6 +139,7 @@ class Examiner {
         reader_(options.proc) {
     // What OpenSSL loads at its first use it may not load in a child under a filter.
     (void)codec::digest_of("");
+    (void)seal_key(*secret_, 0, 0, 0);
   }
   void run();
 
@@ -155,13 +157,8 @@ class Examiner {
   [[nodiscard]] bool start(Asked& asked);
   [[noreturn]] void be_child(const Asked& asked);
   void close_others(const Asked& asked);
-  [[nodiscard]] std::string key_of(const Asked& asked) const;
-  [[nodiscard]] std::string look(const Asked& asked, std::shared_ptr<const Fd>& memory);
-  [[nodiscard]] std::optional<Process> looked_at(const Asked& asked) const;
-  [[nodiscard]] std::string read(const Asked& asked);
   void reap();
   void let_go();
-  [[nodiscard]] std::string run(const Asked& asked);
   [[nodiscard]] size_t running(const Whose& whose) const;
   [[nodiscard]] bool has_too_many_stuck(const Whose& whose) const;
   [[nodiscard]] const Holding* holding(const Question& question) const;
@@ -411,20 +408,15 @@ void Examiner::be_child(const Asked& asked) {
     ::_exit(1);
   }
   std::shared_ptr<const Fd> memory;
-  if (ask == Ask::kTask) forget(secret_);
-  std::string line = ask == Ask::kPackage ? read(asked) : (ask == Ask::kTask ? run(asked) : look(asked, memory));
+  const Holding* const held = holding(asked.question);
+  ExaminerChild child(options_, reader_, secret_);
+  std::string line = child.answer({asked.question, asked.further.get(), asked.whose.first, asked.reader, asked.root,
+                                   held == nullptr ? nullptr : held->held},
+                                  memory);
   line += '\n';
   if (memory && send_message(asked.connection.get(), line.substr(0, 1), std::array{memory->get()})) line.erase(0, 1);
   (void)write_full(asked.connection.get(), line);
   ::_exit(0);
-}
-
-/// In a child.
-std::string Examiner::run(const Asked& asked) {
-  const ExaminerTask& task = options_.tasks.find(asked.question.task)->second;
-  std::string text = task.answer({asked.question.request, asked.further.get(), asked.question.process.pid});
-  if (text.size() > kExaminerAnswer) return std::string(kFailed);
-  return task_answer_text(text);
 }
 
 /// In a child. Others' connections are closed, or their ends would not be seen.
@@ -435,61 +427,6 @@ void Examiner::close_others(const Asked& asked) {
   const Holding* const needed = holding(asked.question);
   std::erase_if(holdings_, [&](const Holding& one) { return &one != needed; });
   for (Holding& one : holdings_) one.line.reset();
-}
-
-std::string Examiner::key_of(const Asked& asked) const {
-  const Process& process = asked.question.process;
-  return seal_key(*secret_, process.pid, process.identity.start, asked.whose.first);
-}
-
-/// In a child, which has the key of this one process from the first byte on that it looks at.
-std::string Examiner::look(const Asked& asked, std::shared_ptr<const Fd>& memory) {
-  const Process& process = asked.question.process;
-  const std::string key = key_of(asked);
-  forget(secret_);
-  auto seen = reader_.look_at(process.pid, process.identity);
-  if (!seen) return std::string(kNothing);
-  if (asked.question.ask == Ask::kLook) memory = seen->memory;
-  if (asked.question.ask == Ask::kLook) return sealed(to_text(*seen), key, kSealedProcess);
-  auto environment = reader_.environment_of(*seen);
-  if (!environment) return std::string(kNothing);
-  auto files = reader_.files_of(*seen, *environment);
-  return sealed(to_text(Variables{std::move(*environment), std::move(files)}), key, kSealedFiles);
-}
-
-/// In a child. What others of this mount's have said of the process, and nothing that a worker says. The secret is
-/// forgotten.
-std::optional<Process> Examiner::looked_at(const Asked& asked) const {
-  const std::string key = key_of(asked);
-  forget(secret_);
-  const Process& question = asked.question.process;
-  const auto is_told = [&key](const Told& told, std::string_view what) {
-    return told.seal == seal_of(key, what, told.text);
-  };
-  if (!is_told(question.told, kSealedProcess)) return std::nullopt;
-  auto process = process_from(question.told.text);
-  if (!process || question.named.text.empty()) return process;
-  const bool is_whole = is_told(question.named, kSealedFiles) && take_named(question.named.text, *process);
-  return is_whole ? std::move(process) : std::nullopt;
-}
-
-/// In a child. Root and user are this process's own finding.
-std::string Examiner::read(const Asked& asked) {
-  auto process = looked_at(asked);
-  if (!process) return std::string(kNothing);
-  PackageRequest request;
-  request.facet = asked.question.facet;
-  request.process = std::move(*process);
-  // Where the store has moved meanwhile nothing is made at its old place.
-  struct stat status {};
-  const std::string folder = options_.cache_file.substr(0, options_.cache_file.rfind('/'));
-  if (::stat(folder.c_str(), &status) == 0) request.cache_file = options_.cache_file;
-  request.program = options_.package_reader;
-  request.deadline = options_.deadline;
-  if (const Holding* const held = holding(asked.question); held != nullptr) request.held = held->held;
-  request.process.user = asked.reader;
-  request.process.root = asked.root;
-  return to_text(request.facet, read_package(request));
 }
 
 void Examiner::reap() {

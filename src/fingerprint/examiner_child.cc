@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examiner_child.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+namespace inductorfs::fingerprint {
+namespace {
+
+/// What others of this mount's examiners have said of the process, and nothing that a worker says.
+std::optional<Process> told_process(const Process& question, const std::string& key) {
+  const auto is_told = [&key](const Told& told, std::string_view what) {
+    return told.seal == seal_of(key, what, told.text);
+  };
+  if (!is_told(question.told, kSealedProcess)) return std::nullopt;
+  auto process = process_from(question.told.text);
+  if (!process || question.named.text.empty()) return process;
+  const bool is_whole = is_told(question.named, kSealedFiles) && take_named(question.named.text, *process);
+  return is_whole ? std::move(process) : std::nullopt;
+}
+
+}  // namespace
+
+std::string ExaminerChild::answer(const Errand& errand, std::shared_ptr<const Fd>& memory) {
+  const Process& process = errand.question.process;
+  const std::string key = seal_key(*secret_, process.pid, process.identity.start, errand.owner);
+  forget(secret_);
+  if (errand.question.ask == Ask::kTask) return run(errand);
+  return errand.question.ask == Ask::kPackage ? read(errand, key) : look(errand, key, memory);
+}
+
+std::string ExaminerChild::run(const Errand& errand) const {
+  const ExaminerTask& task = options_.tasks.find(errand.question.task)->second;
+  std::string text = task.answer({errand.question.request, errand.further, errand.question.process.pid});
+  if (text.size() > kExaminerAnswer) return std::string(kFailed);
+  return task_answer_text(text);
+}
+
+std::string ExaminerChild::look(const Errand& errand, const std::string& key, std::shared_ptr<const Fd>& memory) const {
+  const Process& process = errand.question.process;
+  auto seen = reader_.look_at(process.pid, process.identity);
+  if (!seen) return std::string(kNothing);
+  if (errand.question.ask == Ask::kLook) {
+    memory = seen->memory;
+    return sealed(to_text(*seen), key, kSealedProcess);
+  }
+  auto environment = reader_.environment_of(*seen);
+  if (!environment) return std::string(kNothing);
+  auto files = reader_.files_of(*seen, *environment);
+  return sealed(to_text(Variables{std::move(*environment), std::move(files)}), key, kSealedFiles);
+}
+
+/// Root and user are the examiner's own finding.
+std::string ExaminerChild::read(const Errand& errand, const std::string& key) const {
+  auto process = told_process(errand.question.process, key);
+  if (!process) return std::string(kNothing);
+  PackageRequest request;
+  request.facet = errand.question.facet;
+  request.process = std::move(*process);
+  // Where the store has moved meanwhile nothing is made at its old place.
+  struct stat status {};
+  const std::string folder = options_.cache_file.substr(0, options_.cache_file.rfind('/'));
+  if (::stat(folder.c_str(), &status) == 0) request.cache_file = options_.cache_file;
+  request.program = options_.package_reader;
+  request.deadline = options_.deadline;
+  request.held = errand.held;
+  request.process.user = errand.reader;
+  request.process.root = errand.root;
+  return to_text(request.facet, read_package(request));
+}
+
+}  // namespace inductorfs::fingerprint

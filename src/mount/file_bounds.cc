@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/places/place.h"
+#include "inductorfs/redis/url.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -34,6 +36,7 @@ struct Ruleset {
 };
 constexpr uint64_t kTruncate = uint64_t{1} << 14;  // version 3
 constexpr uint64_t kBindPort = 1;                  // version 4
+constexpr uint64_t kConnectPort = 2;               // the same
 constexpr uint64_t kDevice = uint64_t{1} << 15;    // ioctl(2) of devices: version 5
 constexpr uint64_t kAbstractSockets = 1;           // version 6
 constexpr long kWithRenames = 2;
@@ -55,10 +58,10 @@ constexpr uint64_t kOfNobody = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_M
                                LANDLOCK_ACCESS_FS_MAKE_FIFO;
 
 /// What this version of the kernel's can judge. Whatever is judged and not allowed is refused.
-Ruleset judged_by(long version) {
+Ruleset judged_by(long version, bool names_ports) {
   Ruleset all{kOfStore | kOfNobody, 0, 0};
   if (version < kWithTruncate) all.files &= ~kTruncate;
-  if (version >= kWithPorts) all.ports = kBindPort;
+  if (version >= kWithPorts) all.ports = kBindPort | (names_ports ? kConnectPort : 0);
   if (version >= kWithDevices) all.files |= kDevice;
   const char* const systemd = std::getenv("NOTIFY_SOCKET");  // NOLINT(concurrency-mt-unsafe): one thread
   const bool is_abstract = systemd != nullptr && *systemd == '@';
@@ -143,6 +146,27 @@ Result<void> add(const Fd& rules, const Rule& wanted, uint64_t judged) {
   return {};
 }
 
+/// The TCP ports that this worker connects to: the server's, and that of who resolves its name. None: the server names
+/// others, as a Sentinel does and a Redis Cluster.
+std::optional<std::vector<uint16_t>> ports_of(const std::string& remote) {
+  constexpr uint16_t kNameService = 53;
+  if (remote.empty()) return std::vector<uint16_t>();
+  const auto server = redis::parse_url(remote);
+  if (!server || server->sentinels || !server->cluster.empty()) return std::nullopt;
+  if (!server->socket_path.empty()) return std::vector<uint16_t>();
+  return std::vector<uint16_t>{server->port, kNameService};
+}
+
+Result<void> add(const Fd& rules, uint16_t port) {
+  struct {
+    uint64_t what;
+    uint64_t port;
+  } const rule{kConnectPort, port};
+  constexpr int kPortRule = 2;  // LANDLOCK_RULE_NET_PORT
+  if (::syscall(SYS_landlock_add_rule, rules.get(), kPortRule, &rule, 0) == 0) return {};
+  return fail_errno("landlock_add_rule", "port " + std::to_string(port));
+}
+
 /// Nobody else may lead root to where it is made.
 Result<void> have_store(const std::string& path) {
   constexpr mode_t kStoreMode = 0700;
@@ -159,12 +183,16 @@ Result<void> stay_in_places(const config::Settings& settings) {
     return fail(ErrorCode::kNotSupported,
                 version < 0 ? std::string("landlock: ") + std::strerror(errno) : "landlock of before Linux 5.19");
   }
-  const Ruleset judged = judged_by(version);
+  const auto ports = ports_of(settings.remote);
+  const Ruleset judged = judged_by(version, ports.has_value());
   // A kernel takes a longer one than it knows as long as what it does not know is 0.
   const Fd rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &judged, sizeof judged, 0)));
   if (!rules) return fail_errno("landlock_create_ruleset");
   INDUCTORFS_TRY(have_store(settings.store));
   for (const Rule& rule : rules_for(settings)) INDUCTORFS_TRY(add(rules, rule, judged.files));
+  if ((judged.ports & kConnectPort) != 0) {
+    for (const uint16_t port : *ports) INDUCTORFS_TRY(add(rules, port));
+  }
   if (::syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0) return fail_errno("landlock_restrict_self");
   return {};
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,17 +56,6 @@ bool is_own(const std::string& path) {
   return ::geteuid() == 0 || (::stat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid());
 }
 
-/// The daemon takes descriptors from its connection when it knows who is there (pass_rights()); before, the kernel
-/// refuses them.
-Result<void> send_along(int fd, std::string_view bytes, int descriptor, Deadline deadline) {
-  constexpr int kTick = 5;  // milliseconds
-  while (!send_message(fd, bytes, std::array{descriptor})) {
-    if (errno != EPERM || deadline.passed()) return fail_errno("send to the control socket");
-    (void)::poll(nullptr, 0, kTick);
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::string> ask_and_await_end(const std::string& path, std::string_view request, Deadline deadline,
@@ -76,9 +64,10 @@ Result<std::string> ask_and_await_end(const std::string& path, std::string_view 
   INDUCTORFS_TRY_ASSIGN(const auto fd, connect_in_turn(path, deadline));
   // With the first byte, for which there is room in a fresh socket.
   const size_t first = descriptor < 0 || !is_own(path) ? 0 : 1;
-  Result<void> sent =
-      first == 0 ? Result<void>() : send_along(fd.get(), request.substr(0, first), descriptor, deadline);
-  if (sent) sent = send_line(fd.get(), request.substr(first), deadline);
+  if (first != 0 && !send_message(fd.get(), request.substr(0, first), std::array{descriptor})) {
+    return fail_errno("send to the control socket");
+  }
+  const Result<void> sent = send_line(fd.get(), request.substr(first), deadline);
   Result<std::string> said =
       await_end(fd.get(), deadline, kSilence, [&] { return !on_silence || on_silence(peer_of(fd.get())); });
   if (!said) return said;

@@ -8,9 +8,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <climits>
+#include <cstddef>
 #include <list>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -22,91 +21,47 @@
 #include "inductorfs/control/requests.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/control/socket.h"
+#include "inductorfs/supervisor/protocol.h"
 
 namespace inductorfs::control {
 namespace {
 
 /// Accepting takes microseconds; what does not fit is told to come again (ask()).
 constexpr int kBacklog = 1024;
-/// Connections of root, and as many of the user who mounted.
+/// Connections of root, and as many of the user who mounted; those of others the proxy counts.
 constexpr size_t kOwnConnections = 64;
-/// Of each other user, and of all of them together.
-constexpr size_t kOthersConnections = 4;
-constexpr size_t kAllOthersConnections = 32;
 constexpr Milliseconds kAcceptTick{200};
+constexpr ptrdiff_t kOfServer = 3;  ///< descriptors that are no client's
 
-std::optional<ucred> credentials_of(int fd) {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
-  return credentials;
+std::optional<Peer> peer_at(int connection) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return std::nullopt;
+  Peer peer;
+  peer.uid = who.uid;
+  peer.pid = who.pid;
+  return peer;
 }
 
-/// All groups of the process that has connected.
-std::vector<gid_t> groups_of(int fd, const ucred& credentials) {
-  std::vector<gid_t> groups(NGROUPS_MAX);
-  auto size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) != 0) size = 0;
-  groups.resize(size / sizeof(gid_t));
-  groups.push_back(credentials.gid);
-  return groups;
-}
-
-/// Who has how many connections. Safe for concurrent use.
-class Guests {
+/// Counts a connection until it goes.
+class Place {
  public:
-  explicit Guests(uid_t owner) : owner_(owner) {}
-  /// A connection's place among those of its user, until it goes.
-  class Seat {
-   public:
-    Seat(Guests& guests, uid_t uid) : guests_(guests), uid_(uid) {}
-    ~Seat() { guests_.leave(uid_); }
-    Seat(const Seat&) = delete;
-    Seat& operator=(const Seat&) = delete;
-
-   private:
-    Guests& guests_;
-    uid_t uid_;
-  };
-
-  [[nodiscard]] bool is_own(uid_t uid) const { return uid == 0 || uid == owner_; }
-
-  /// Null when the user has enough: what others do takes no place from root and the owner.
-  std::unique_ptr<Seat> admit(uid_t uid) {
-    const bool own = is_own(uid);
-    const bool admitted = seats_.with([&](std::map<uid_t, size_t>& seats) {
-      size_t all_others = 0;
-      for (const auto& [user, taken] : seats) all_others += is_own(user) ? 0 : taken;
-      const auto here = seats.find(uid);
-      const size_t taken = here == seats.end() ? 0 : here->second;
-      if (taken >= (own ? kOwnConnections : kOthersConnections)) return false;
-      if (!own && all_others >= kAllOthersConnections) return false;
-      ++seats[uid];
-      return true;
-    });
-    return admitted ? std::make_unique<Seat>(*this, uid) : nullptr;
-  }
+  explicit Place(std::shared_ptr<std::atomic<size_t>> count) : count_(std::move(count)) { ++*count_; }
+  ~Place() { --*count_; }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
 
  private:
-  void leave(uid_t uid) {
-    seats_.with([&](std::map<uid_t, size_t>& seats) {
-      if (--seats[uid] == 0) seats.erase(uid);
-    });
-  }
-
-  const uid_t owner_;
-  Guarded<std::map<uid_t, size_t>> seats_;
+  const std::shared_ptr<std::atomic<size_t>> count_;
 };
 
 /// One client, from its connection to its answer. Handed from the accepting thread to the one that answers.
 struct Client {
-  std::unique_ptr<Guests::Seat> seat;
+  std::shared_ptr<Place> place;  ///< among those of root and the owner
   Fd connection;
   Peer peer;
   std::string line;
   Deadline deadline;
-  /// Only of root and the owner one is taken: to close a file of somebody else's may wait for his file system.
-  bool gives_descriptor = false;
 };
 
 enum class Read { kMore, kWhole, kOver };
@@ -116,9 +71,7 @@ Read read_request(Client& client) {
   while (true) {
     std::array<char, 16384> piece{};
     Fd descriptor;
-    const ssize_t got = client.gives_descriptor
-                            ? receive_message(client.connection.get(), piece, {&descriptor, 1}, MSG_DONTWAIT).size
-                            : ::recv(client.connection.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    const ssize_t got = receive_message(client.connection.get(), piece, {&descriptor, 1}, MSG_DONTWAIT).size;
     if (descriptor) client.peer.descriptor = std::make_shared<const Fd>(std::move(descriptor));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return Read::kMore;
@@ -138,16 +91,14 @@ Guarded<std::vector<int>>& held_connections() {
 
 class SocketServer final : public ControlServer {
  public:
-  SocketServer(Fd listener, RequestHandler handler, uid_t owner)
+  SocketServer(Fd listener, RequestHandler handler, int guests)
       : listener_(std::move(listener)),
+        guests_(guests),
         stop_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         handler_(std::move(handler)),
-        guests_(owner),
         acceptor_(start_thread("control-accept", [this](const std::stop_token& stop) { accept_until(stop); })) {}
 
   ~SocketServer() override { stop(); }
-
-  [[nodiscard]] int listener() const override { return listener_.get(); }
 
   void stop() override {
     if (stopped_.exchange(true)) return;
@@ -168,11 +119,12 @@ class SocketServer final : public ControlServer {
   void accept_until(const std::stop_token& stop) {
     std::vector<pollfd> items;
     while (!stop.stop_requested()) {
-      items.assign({pollfd{listener_.get(), POLLIN, 0}, pollfd{stop_event_.get(), POLLIN, 0}});
+      items.assign(
+          {pollfd{listener_.get(), POLLIN, 0}, pollfd{stop_event_.get(), POLLIN, 0}, pollfd{guests_, POLLIN, 0}});
       for (const Client& client : silent_) items.push_back({client.connection.get(), POLLIN, 0});
       (void)::poll(items.data(), items.size(), static_cast<int>(kAcceptTick.count()));
       std::erase_if(answering_, [](const Answering& one) { return one.done->load(); });
-      auto item = items.begin() + 2;
+      auto item = items.begin() + kOfServer;
       for (auto client = silent_.begin(); client != silent_.end(); ++item) {
         const auto here = client++;
         const Read read = item->revents == 0 ? Read::kMore : read_request(*here);
@@ -180,6 +132,7 @@ class SocketServer final : public ControlServer {
         if (read != Read::kMore || here->deadline.passed()) silent_.erase(here);
       }
       if (items.front().revents != 0) accept_all();
+      if (items[kOfServer - 1].revents != 0 && !receive_guests()) guests_ = -1;
     }
   }
 
@@ -199,26 +152,35 @@ class SocketServer final : public ControlServer {
   void admit(Fd connection) {
     pollfd item{connection.get(), 0, 0};
     if (::poll(&item, 1, 0) > 0 && (item.revents & POLLHUP) != 0) return;
-    const std::optional<ucred> credentials = credentials_of(connection.get());
-    if (!credentials) return;
-    std::unique_ptr<Guests::Seat> seat = guests_.admit(credentials->uid);
-    if (!seat) {
-      (void)send_line(connection.get(), refuse_crowd(credentials->uid),
-                      Deadline::after(Milliseconds(0)));  // as far as there is room
+    std::optional<Peer> peer = peer_at(connection.get());
+    if (!peer) return;
+    const auto& admitted = admitted_.at(peer->uid == 0 ? 0 : 1);
+    if (admitted->load() >= kOwnConnections) {
+      (void)send_line(connection.get(), refuse_crowd(), Deadline::after(Milliseconds(0)));  // as far as there is room
       return;
     }
-    Client client{std::move(seat), std::move(connection), {}, {}, Deadline::after(kPeerPatience)};
-    client.gives_descriptor = guests_.is_own(credentials->uid);
-    if (client.gives_descriptor) (void)pass_rights(client.connection.get(), true);
-    client.peer.uid = credentials->uid;
-    client.peer.pid = credentials->pid;
-    client.peer.groups = groups_of(client.connection.get(), *credentials);
-    client.peer.gone = [fd = client.connection.get()] {
+    admit(std::move(connection), std::move(*peer), std::make_shared<Place>(admitted));
+  }
+
+  void admit(Fd connection, Peer peer, std::shared_ptr<Place> place) {
+    peer.gone = [fd = connection.get()] {
       // Nothing may follow a request, so anything readable is the end.
       pollfd item{fd, POLLIN | POLLRDHUP, 0};
       return ::poll(&item, 1, 0) > 0;
     };
-    silent_.push_back(std::move(client));
+    silent_.push_back({std::move(place), std::move(connection), std::move(peer), {}, Deadline::after(kPeerPatience)});
+  }
+
+  /// The proxy sees to it that there are not too many. False: it has gone.
+  bool receive_guests() {
+    while (true) {
+      supervisor::Guest guest;
+      Fd connection;
+      errno = 0;
+      if (!supervisor::receive_guest(guests_, guest, connection)) return errno == EAGAIN || errno == EINTR;
+      const auto groups = guest.groups.begin();
+      admit(std::move(connection), {guest.uid, {groups, groups + guest.group_count}, guest.pid, {}, {}}, nullptr);
+    }
   }
 
   void answer(Client client) {
@@ -243,9 +205,11 @@ class SocketServer final : public ControlServer {
   }
 
   Fd listener_;
+  int guests_;  ///< the accepting thread's
   Fd stop_event_;
   RequestHandler handler_;
-  Guests guests_;
+  const std::array<std::shared_ptr<std::atomic<size_t>>, 2> admitted_{
+      std::make_shared<std::atomic<size_t>>(0), std::make_shared<std::atomic<size_t>>(0)};  ///< root's, the owner's
   std::list<Client> silent_;        ///< those whose request is not whole yet: the accepting thread's
   std::list<Answering> answering_;  ///< the accepting thread's, and stop()'s after that
   std::jthread acceptor_;
@@ -263,10 +227,10 @@ void tell_those_who_hold(std::string_view line) {
   });
 }
 
-std::unique_ptr<ControlServer> ControlServer::open(Fd listener, RequestHandler handler, uid_t owner) {
+std::unique_ptr<ControlServer> ControlServer::open(Fd listener, RequestHandler handler, int guests) {
   // Once more: from now on it is this process that clients see as its peer (SO_PEERCRED), and may be told to kill.
   (void)::listen(listener.get(), kBacklog);  // it listens already
-  return std::make_unique<SocketServer>(std::move(listener), std::move(handler), owner);
+  return std::make_unique<SocketServer>(std::move(listener), std::move(handler), guests);
 }
 
 Result<Fd> listen(const std::string& path) {
@@ -275,6 +239,15 @@ Result<Fd> listen(const std::string& path) {
     return fail(ErrorCode::kBusy, "control socket: " + path + ": another daemon serves this mountpoint: unmount it");
   }
   return listen_at(path, kBacklog);
+}
+
+std::string guests_path(const std::string& path) { return path + ".guests"; }
+
+Result<Fd> listen_for_guests(const std::string& path) {
+  constexpr mode_t kForAll = 0666;
+  Result<Fd> listener = listen_at(guests_path(path), kBacklog, kForAll);
+  if (listener) (void)refuse_descriptors(listener->get());
+  return listener;
 }
 
 }  // namespace inductorfs::control

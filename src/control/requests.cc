@@ -144,10 +144,8 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   return change(mount, operation, parsed, peer);
 }
 
-std::string refuse_crowd(uid_t uid) {
-  return refuse(ErrorCode::kBusy, "too many requests of the user " + std::to_string(uid) +
-                                      " are under way at this mount: wait until they have ended")
-      .line;
+std::string refuse_crowd() {
+  return refuse(ErrorCode::kBusy, "too many requests are under way at this mount: wait until they have ended").line;
 }
 
 std::string refuse_end(const std::string& why) {

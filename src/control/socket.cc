@@ -14,6 +14,8 @@
 #include <cstring>
 #include <optional>
 
+#include "inductorfs/control/control.h"
+
 namespace inductorfs::control {
 namespace {
 
@@ -58,23 +60,27 @@ bool wait_for(int fd, short events, Deadline deadline) {
 }
 
 Result<Fd> connect_to(const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(const auto address, address_of(path));
+  INDUCTORFS_TRY_ASSIGN(auto address, address_of(path));
   Result<Fd> fd = new_socket();
   if (!fd) return fd;
   if (::connect(fd->get(), generic(address), sizeof address) == 0) return fd;
+  if (errno == EACCES) {
+    INDUCTORFS_TRY_ASSIGN(address, address_of(guests_path(path)));
+    if (::connect(fd->get(), generic(address), sizeof address) == 0) return fd;
+  }
   if (errno == ECONNREFUSED) return fail(ErrorCode::kUnavailable, "nobody answers at " + path);
   // Its backlog is full, so it is there but does not come round to accepting.
   if (errno == EAGAIN) return fail(ErrorCode::kBusy, "too many ask at " + path + " already");
   return fail_errno("connect", path);
 }
 
-bool pass_rights(int fd, bool passes) {
+bool refuse_descriptors(int listener) {
   constexpr int kPassRights = 83;  // SO_PASSRIGHTS, include/uapi/asm-generic/socket.h: newer than this system's header
-  const int value = passes ? 1 : 0;
-  return ::setsockopt(fd, SOL_SOCKET, kPassRights, &value, sizeof value) == 0;
+  const int no = 0;
+  return ::setsockopt(listener, SOL_SOCKET, kPassRights, &no, sizeof no) == 0;
 }
 
-Result<Fd> listen_at(const std::string& path, int backlog) {
+Result<Fd> listen_at(const std::string& path, int backlog, mode_t mode) {
   // No longer than the names of control sockets, so that it fits wherever they do.
   const std::string fresh = path.substr(0, path.rfind('/') + 1) + std::to_string(::getpid()) + kTemporarySuffix;
   INDUCTORFS_TRY(address_of(path));
@@ -83,11 +89,7 @@ Result<Fd> listen_at(const std::string& path, int backlog) {
   if (!fd) return fd;
   (void)::unlink(fresh.c_str());  // of a killed process that had this one's number
   if (::bind(fd->get(), generic(address), sizeof address) != 0) return fail_errno("bind", path);
-  // What a guest sends along is closed by whoever receives it, which may wait for the guest's file system or peer. With
-  // this (Linux 6.16) sendmsg(2) refuses it, for connections that are not accepted yet, too.
-  (void)pass_rights(fd->get(), false);
-  // Everybody who reaches the directory may ask for the status; SO_PEERCRED decides about the rest.
-  const bool ready = ::chmod(fresh.c_str(), 0666) == 0 && ::listen(fd->get(), backlog) == 0 &&
+  const bool ready = ::chmod(fresh.c_str(), mode) == 0 && ::listen(fd->get(), backlog) == 0 &&
                      ::rename(fresh.c_str(), path.c_str()) == 0;
   if (ready) return fd;
   const Error why = error_from_errno(errno, "listen", path);

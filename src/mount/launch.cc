@@ -22,7 +22,7 @@
 namespace inductorfs::mount {
 namespace {
 
-constexpr int kHighFd = 20;
+constexpr int kHighFd = supervisor::kFirstFreeFd;
 constexpr unsigned kCloseRangeCloexec = 1U << 2;  ///< Linux, include/uapi/linux/close_range.h
 
 /// The descriptors that a supervisor expects, in memory until they are put at their numbers.

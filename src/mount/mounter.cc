@@ -210,6 +210,10 @@ Result<Fd> Mounter::ask_for_descriptor(const char* word, Deadline deadline,
 
 Result<Fd> Mounter::listen() const { return ask_for_descriptor(kListen, Deadline::after(kListenPatience)); }
 
+Result<Fd> Mounter::listen_for_guests() const {
+  return ask_for_descriptor(kListenForGuests, Deadline::after(kListenPatience));
+}
+
 bool Mounter::has_no_listener() const {
   const Result<void> listens = ask(kListens, {}, kListenPatience);
   return !listens && listens.error().code() == ErrorCode::kNotFound;

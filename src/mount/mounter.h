@@ -26,6 +26,7 @@ class Mounter {
   static constexpr const char* kUnmount = "unmount";
   static constexpr const char* kLeave = "leave";
   static constexpr const char* kListen = "listen";
+  static constexpr const char* kListenForGuests = "listen for guests";
   static constexpr const char* kUnlisten = "unlisten";
   static constexpr const char* kMakeLog = "make log";
   static constexpr const char* kConnect = "connect";
@@ -66,6 +67,8 @@ class Mounter {
 
   /// Returns what listens at the mount's control socket, as control::listen() makes it; the worker has no right there.
   [[nodiscard]] Result<Fd> listen() const;
+  /// The same for control::listen_for_guests().
+  [[nodiscard]] Result<Fd> listen_for_guests() const;
   /// Says whether nobody listens at that socket's path any more; false, too, when it is not known.
   [[nodiscard]] bool has_no_listener() const;
   /// Returns the mount's log, to append to. Where it has gone it is made anew, as give_log() does.

@@ -231,11 +231,21 @@ std::string answer_of(const MounterTask& task, const std::function<Result<void>(
   return config::to_line(answer);
 }
 
+/// The control sockets; with the other spelling of the mountpoint, links to them.
+std::vector<std::string> sockets_of(const std::string& path) {
+  if (path.empty()) return {};
+  if (::geteuid() != 0) return {path};
+  return {path, control::guests_path(path)};
+}
+
 Result<Fd> listen_for(const MounterTask& task) {
   INDUCTORFS_TRY_ASSIGN(auto listener, control::listen(task.socket));
-  if (task.socket_alias.empty()) return listener;
-  (void)::unlink(task.socket_alias.c_str());                        // a predecessor's
-  (void)::symlink(task.socket.c_str(), task.socket_alias.c_str());  // commands that name the other spelling miss it
+  const std::vector<std::string> sockets = sockets_of(task.socket);
+  const std::vector<std::string> links = sockets_of(task.socket_alias);
+  for (size_t i = 0; i < links.size(); ++i) {
+    (void)::unlink(links[i].c_str());                       // a predecessor's
+    (void)::symlink(sockets[i].c_str(), links[i].c_str());  // commands that name the other spelling miss it
+  }
   return listener;
 }
 
@@ -289,6 +299,8 @@ std::string give(const ExaminerCall& call, const Result<Fd>& descriptor) {
 void add_place_tasks(const MounterTask& task, Tasks& tasks) {
   fingerprint::ExaminerTask listen;
   listen.answer = [task](const ExaminerCall& call) { return give(call, listen_for(task)); };
+  fingerprint::ExaminerTask for_guests;
+  for_guests.answer = [task](const ExaminerCall& call) { return give(call, control::listen_for_guests(task.socket)); };
   fingerprint::ExaminerTask listens;
   listens.answer = [task](const ExaminerCall&) {
     const Error nobody(ErrorCode::kNotFound, "nobody listens at " + task.socket);
@@ -297,8 +309,8 @@ void add_place_tasks(const MounterTask& task, Tasks& tasks) {
   fingerprint::ExaminerTask unlisten;
   unlisten.deadline = kUnlistenDeadline;
   unlisten.answer = [task](const ExaminerCall&) {
-    (void)::unlink(task.socket.c_str());
-    if (!task.socket_alias.empty()) (void)::unlink(task.socket_alias.c_str());
+    for (const std::string& link : sockets_of(task.socket_alias)) (void)::unlink(link.c_str());
+    for (const std::string& socket : sockets_of(task.socket)) (void)::unlink(socket.c_str());
     return std::string("{}");
   };
   fingerprint::ExaminerTask make_log;
@@ -311,6 +323,7 @@ void add_place_tasks(const MounterTask& task, Tasks& tasks) {
     return give(call, redis::connect_unix(task.server, Deadline::after(kConnectPatience)));
   };
   tasks.emplace(Mounter::kListen, std::move(listen));
+  tasks.emplace(Mounter::kListenForGuests, std::move(for_guests));
   tasks.emplace(Mounter::kListens, std::move(listens));
   tasks.emplace(Mounter::kUnlisten, std::move(unlisten));
   if (!task.log.empty()) tasks.emplace(Mounter::kMakeLog, std::move(make_log));

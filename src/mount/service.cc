@@ -341,13 +341,14 @@ Result<void> Service::listen() {
   if (!listener || mounter_.has_no_listener()) {
     INDUCTORFS_TRY_ASSIGN(listener, mounter_.listen());
     supervision_.keep_control(listener.get());
+    if (supervision_.guests() >= 0) supervision_.give_guests(mounter_.listen_for_guests());
   }
   control_ = control::ControlServer::open(
       std::move(listener),
       [this](std::string_view request, const control::Peer& peer) {
         return control::answer_request(*this, request, peer, own_uid());
       },
-      own_uid());
+      supervision_.guests());
   return {};
 }
 

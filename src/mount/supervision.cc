@@ -66,6 +66,7 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   kept.control = Fd(is_open(supervisor::kControlFd) ? supervisor::kControlFd : -1);
   kept.examiner = Fd(is_companion(supervisor::kExaminerFd) ? supervisor::kExaminerFd : -1);
   kept.mounter = Fd(is_companion(supervisor::kMounterFd) ? supervisor::kMounterFd : -1);
+  kept.guests = Fd(is_companion(supervisor::kGuestsFd) ? supervisor::kGuestsFd : -1);
   region.page().worker.store(::getpid());
   return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(kept), hang);
 }
@@ -214,6 +215,14 @@ std::function<void()> Supervision::mounter_silent() const { return teller_of("mo
 
 void Supervision::keep_control(int listener) {
   if (!supervisor::send_word(link_.get(), Word::kControl, listener)) {
+    log::warning("mount.control_not_kept", {{"why", "the supervisor is gone"}});
+  }
+}
+
+void Supervision::give_guests(const Result<Fd>& listener) {
+  if (!listener) {
+    log::error("mount.control_failed", {{"socket", "for other users"}, {"why", listener.error().what()}});
+  } else if (!supervisor::send_word(link_.get(), Word::kGuests, listener->get())) {
     log::warning("mount.control_not_kept", {{"why", "the supervisor is gone"}});
   }
 }

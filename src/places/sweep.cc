@@ -59,7 +59,8 @@ void sweep(const std::string& path, const struct stat& found, bool and_places) {
   if (S_ISSOCK(found.st_mode)) {
     if (path.ends_with(control::kTemporarySuffix) ? old : is_dead_socket(path)) (void)::unlink(path.c_str());
   } else if (S_ISLNK(found.st_mode)) {
-    if (path.ends_with(".sock") && is_dangling(path)) (void)::unlink(path.c_str());
+    if ((path.ends_with(".sock") || path.ends_with(control::guests_path(".sock"))) && is_dangling(path))
+      (void)::unlink(path.c_str());
   } else if (S_ISREG(found.st_mode) && path.ends_with(".also") && and_places) {
     const std::string socket = path.substr(0, path.rfind('.')) + ".sock";
     if (!control::is_listening(socket) && !has_mount(path)) take_back_recorded(path);

@@ -117,6 +117,7 @@ int Loop::run() {
   region_.page().supervisor.store(::getpid());
   protect();
   messenger_.open();
+  if (::geteuid() == 0) proxy_.open();  // to those of other users nobody else comes
   while (!act()) {
     wait();
     take_signals();
@@ -127,6 +128,7 @@ int Loop::run() {
     if (core_.responding() && signs().serving == 0) respond();
     if (core_.is_held()) answer_control();
   }
+  proxy_.leave();
   // They may stand still.
   examiner_.signal(SIGKILL);
   mounter_.signal(SIGKILL);
@@ -183,8 +185,10 @@ void Loop::wait() {
   const bool responds = core_.responding() && device_;
   const int device = responds || core_.is_held() ? device_.get() : -1;
   const int control = answers_control() ? control_.get() : -1;
-  std::array<pollfd, 4> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
-                              pollfd{device, static_cast<short>(responds ? POLLIN : 0), 0}, pollfd{control, POLLIN, 0}};
+  const int guests = answers_control() ? proxy_.channel() : -1;
+  std::array<pollfd, 5> items{pollfd{signals_.fd(), POLLIN, 0}, pollfd{worker_.link(), POLLIN, 0},
+                              pollfd{device, static_cast<short>(responds ? POLLIN : 0), 0}, pollfd{control, POLLIN, 0},
+                              pollfd{guests, POLLIN, 0}};
   (void)::poll(items.data(), items.size(), rest());  // an interruption is a turn, too
   if (core_.is_held() && (items[2].revents & POLLERR) != 0) core_.session_ended();
 }
@@ -205,13 +209,14 @@ void Loop::start_worker() {
   page.beat.store(0);
   page.safe_mode.store(core_.safe_mode() ? 1 : 0);
   const Fd& program = core_.trying_new() ? new_program_ : program_;
-  const KeptDescriptors kept{device_.get(),  lock_.get(),       messenger_.notices(),
-                             control_.get(), examiner_.renew(), mounter_.renew()};
+  const KeptDescriptors kept{device_.get(),     lock_.get(),      messenger_.notices(), control_.get(),
+                             examiner_.renew(), mounter_.renew(), proxy_.channel()};
   if (!worker_.start(program.get(), kept, task_.mountpoint, task_.worker)) {
     log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
   }
+  has_guests_ = false;
   core_.started(now());
   examiner_.start(program.get(), now());
   mounter_.start(program.get(), now());
@@ -239,7 +244,8 @@ void Loop::take_words() {
     const Receipt receipt = receive_word(worker_.link(), word, descriptor);
     if (receipt == Receipt::kEnded) worker_.close_link();
     if (receipt != Receipt::kWord) return;
-    const bool hands_over = word == Word::kDevice || word == Word::kLock || word == Word::kControl;
+    const bool hands_over =
+        word == Word::kDevice || word == Word::kLock || word == Word::kControl || word == Word::kGuests;
     if (hands_over && task_.worker.uid != 0 && !fits(word, descriptor.get())) continue;
     if (word == Word::kDevice && !device_) {
       device_ = out_of_the_way(std::move(descriptor));
@@ -250,6 +256,9 @@ void Loop::take_words() {
     } else if (word == Word::kControl) {
       control_ = out_of_the_way(std::move(descriptor));
       set_flags(control_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // nobody waits at it
+    } else if (word == Word::kGuests && !has_guests_) {
+      has_guests_ = true;  // of each a process is started
+      proxy_.serve(std::move(descriptor), task_.name, task_.worker);
     } else if (word == Word::kExaminerSilent) {
       examiner_.replace(now());
     } else if (word == Word::kMounterSilent) {
@@ -291,6 +300,7 @@ void Loop::take_upgrade(Fd program) {
 }
 
 void Loop::reap() {
+  proxy_.keep(task_.name, task_.worker);
   if (messenger_.reap()) {
     log_line("error", "supervisor.messenger_ended action=\"another one\"");
     start_messenger();
@@ -334,12 +344,14 @@ void Loop::tell(Outcome outcome, pid_t pid, int status) const {
 
 bool Loop::answers_control() const { return device_ && (core_.is_held() || (core_.responding() && !core_.alive())); }
 
-/// Tells whoever asks, without hearing what: nothing here may wait for another process.
+/// Tells whoever asks, without hearing what: nothing here may wait for another process. Who connects here is root or
+/// the user who mounted; of others the proxy sends sockets of its own.
 void Loop::answer_control() {
+  static Guest guest;
   std::array<char, kAnswerLimit> room;
-  for (size_t i = 0; i < kRequestsInARow && control_ && answers_control(); ++i) {
-    const Fd peer(::accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!peer) return;
+  for (size_t i = 0; i < kRequestsInARow && answers_control(); ++i) {
+    Fd peer(control_ ? ::accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1);
+    if (!peer && !(proxy_.channel() >= 0 && receive_guest(proxy_.channel(), guest, peer))) return;
     const int status = core_.last_status();
     const std::span<const char> text =
         core_.is_held() ? held_line(worker_.pid(), room)

@@ -7,6 +7,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/takeover/region.h"
 #include "messenger.h"
+#include "proxy.h"
 #include "user.h"
 #include "workers.h"
 
@@ -60,6 +61,7 @@ class Loop {
   Signals signals_;
   Worker worker_;
   Messenger messenger_;
+  Proxy proxy_;
   Companion examiner_;
   Companion mounter_;
   Fd program_;
@@ -69,7 +71,8 @@ class Loop {
   Fd lock_;     ///< the lock of the mount's store, which is never free while the mount lives
   Fd control_;  ///< the listening control socket, so that who asks between two workers waits
   bool answered_left_over_ = false;
-  bool has_left_ = false;  ///< nothing of the mount is left
+  bool has_guests_ = false;  ///< this worker has said at which socket guests come
+  bool has_left_ = false;    ///< nothing of the mount is left
 };
 
 }  // namespace inductorfs::supervisor

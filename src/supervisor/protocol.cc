@@ -35,4 +35,14 @@ Receipt receive_word(int link, Word& word, Fd& descriptor) noexcept {
   return Receipt::kWord;
 }
 
+bool send_guest(int channel, const Guest& guest, int connection) noexcept {
+  return send_message(channel, {reinterpret_cast<const char*>(&guest), sizeof guest}, {&connection, 1}, MSG_DONTWAIT);
+}
+
+bool receive_guest(int channel, Guest& guest, Fd& connection) noexcept {
+  const ReceivedMessage received =
+      receive_message(channel, {reinterpret_cast<char*>(&guest), sizeof guest}, {&connection, 1}, MSG_DONTWAIT);
+  return received.size == static_cast<ssize_t>(sizeof guest) && connection && guest.group_count <= Guest::kMostGroups;
+}
+
 }  // namespace inductorfs::supervisor

@@ -15,7 +15,10 @@
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
 
 #include "inductorfs/supervisor/protocol.h"
@@ -55,8 +58,8 @@ bool give_up_rights(const WorkerIds& user) {
   go_first();
   const bool ready = ::dup2(link, kLinkFd) >= 0 && put(kept.device, kDeviceFd) && put(kept.lock, kLockFd) &&
                      put(kept.notices, kNoticesFd) && put(kept.control, kControlFd) &&
-                     put(kept.examiner, kExaminerFd) && put(kept.mounter, kMounterFd) && put(-1, kExaminerTaskFd) &&
-                     put(-1, kMounterTaskFd) && put(-1, kMounterNotesFd);
+                     put(kept.examiner, kExaminerFd) && put(kept.mounter, kMounterFd) && put(kept.guests, kGuestsFd) &&
+                     put(-1, kExaminerTaskFd) && put(-1, kMounterTaskFd) && put(-1, kMounterNotesFd);
   sigset_t children;
   (void)::sigemptyset(&children);
   (void)::sigaddset(&children, SIGCHLD);
@@ -81,6 +84,34 @@ void go_first() {
   score = std::clamp(score + 1, kWorkerScore, kHighestScore);
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score);
   if (error == std::errc()) (void)!::pwrite(file.get(), text.data(), static_cast<size_t>(end - text.data()), 0);
+}
+
+bool keep_only(std::initializer_list<int> kept) {
+  constexpr rlim_t kMostDescriptors = 4096;  // of a worker: some hundred at most
+  std::array<int, 3> high{};
+  int count = 0;
+  // None may lie where another one goes.
+  for (const int fd : kept) high.at(count++) = ::fcntl(fd, F_DUPFD, static_cast<int>(high.size()));
+  bool ready = true;
+  for (int fd = 0; fd < count; ++fd) ready = ready && high.at(fd) >= 0 && ::dup2(high.at(fd), fd) >= 0;
+  if (::syscall(SYS_close_range, count, ~0U, 0) == 0) return ready;  // Linux 5.9
+  rlimit limit{};
+  (void)::getrlimit(RLIMIT_NOFILE, &limit);
+  const int end = static_cast<int>(std::min(limit.rlim_cur, kMostDescriptors));
+  for (int fd = count; fd < end; ++fd) (void)::close(fd);
+  return ready;
+}
+
+void rename_process(char* name, const char* what) {
+  constexpr std::string_view kOld = "supervisor";
+  std::array<char, 16> shown{};  // cut at 15 bytes, as a program's name is
+  (void)std::snprintf(shown.data(), shown.size(), "inductorfs-%s", what);
+  (void)::prctl(PR_SET_NAME, shown.data());
+  const std::string_view now(name == nullptr ? "" : name);
+  if (!now.ends_with(kOld)) return;
+  char* const place = name + now.size() - kOld.size();
+  std::memset(place, 0, kOld.size());
+  std::memcpy(place, what, std::min(std::strlen(what), kOld.size()));
 }
 
 Time now() {

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <initializer_list>
+
 #include "core.h"
 #include "inductorfs/base/fd.h"
 #include "remains.h"
@@ -36,6 +38,7 @@ struct KeptDescriptors {
   int control = -1;   ///< the listening control socket
   int examiner = -1;  ///< Companion::renew()
   int mounter = -1;   ///< the same
+  int guests = -1;    ///< Proxy::channel()
 };
 
 /// The current worker and the link to it. Needs external synchronisation.
@@ -60,6 +63,11 @@ class Worker {
 
 /// In a child: has the OOM killer take this process before the one that started it.
 void go_first();
+/// In a child: leaves it with these descriptors, at most three, which become 0, 1 and 2.
+[[nodiscard]] bool keep_only(std::initializer_list<int> kept);
+/// In a child: "inductorfs-supervisor" becomes "inductorfs-" and this in the list of processes, if that is what `name`,
+/// argv[0], ends in; nullptr leaves it.
+void rename_process(char* name, const char* what);
 /// Protects this process from the OOM killer and locks it into memory, as far as its rights allow.
 void protect();
 

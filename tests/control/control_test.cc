@@ -5,18 +5,16 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/control/socket.h"
-#include "support/lacks.h"
 #include "support/patience.h"
 #include "support/temporary_directory.h"
 
@@ -34,7 +32,7 @@ class Control : public ::testing::Test {
   std::unique_ptr<ControlServer> serve(RequestHandler handler) {
     Result<Fd> listener = listen(path_);
     EXPECT_TRUE(listener.has_value()) << listener.error().what();
-    return ControlServer::open(std::move(listener).value(), std::move(handler), ::geteuid());
+    return ControlServer::open(std::move(listener).value(), std::move(handler));
   }
   testing::TemporaryDirectory directory_;
   std::string path_ = directory_ / "run/x.sock";
@@ -77,49 +75,10 @@ TEST_F(Control, IsSeenAsWhoAnswersAndNotAsWhoMadeTheSocket) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(listener);
-  const auto server = ControlServer::open(std::move(listener), echo, ::geteuid());
+  const auto server = ControlServer::open(std::move(listener), echo);
   const Result<Fd> client = connect_to(path_);
   ASSERT_TRUE(client.has_value());
   EXPECT_EQ(peer_of(client->get()), ::getpid());
-}
-
-/// To close a file of somebody else's file system may wait for whoever serves that one.
-TEST_F(Control, TakesADescriptorOfItsOwnUserAndOfNoOther) {
-  if (::geteuid() != 0) INDUCTORFS_LACKS("root, to be several users");
-  constexpr uid_t kOther = 65534;
-  for (const std::string& path : {directory_.path(), directory_ / "run"}) {
-    ASSERT_TRUE(make_directories(path, 0755));
-    ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
-  }
-  const auto server = serve([](std::string_view, const Peer& peer) {
-    return Answer{peer.descriptor ? "with a descriptor" : "without", false};
-  });
-  const auto ask_with_one = [&] {
-    const auto answer = ask_and_await_end(path_, "hello", Deadline::after(kPatience), {}, STDERR_FILENO);
-    return answer && *answer == "with a descriptor" ? 1 : (answer && *answer == "without" ? 2 : 3);
-  };
-  EXPECT_EQ(ask_with_one(), 1);
-  const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(::setresuid(kOther, kOther, kOther) == 0 ? ask_with_one() : 4);
-  int status = 0;
-  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
-  EXPECT_EQ(WEXITSTATUS(status), 2);
-
-  // Who gives one all the same is refused by the kernel, or it is not taken.
-  const Result<Fd> guest = connect_to(path_);
-  ASSERT_TRUE(guest.has_value());
-  const int given = STDERR_FILENO;
-  if (pass_rights(guest->get(), true)) {
-    const pid_t other = ::fork();
-    if (other == 0) {
-      const bool is_other = ::setresuid(kOther, kOther, kOther) == 0;
-      const Result<Fd> theirs = connect_to(path_);
-      if (!is_other || !theirs) ::_exit(4);
-      ::_exit(send_message(theirs->get(), "x", {&given, 1}, 0) ? 1 : (errno == EPERM ? 0 : 2));
-    }
-    ASSERT_EQ(::waitpid(other, &status, 0), other);
-    EXPECT_EQ(WEXITSTATUS(status), 0);
-  }
 }
 
 TEST_F(Control, CarriesALargeAnswer) {
@@ -238,89 +197,12 @@ TEST_F(Control, TellsThoseWhoWaitForTheEndWhatBecameOfIt) {
   EXPECT_EQ(*ended, "without a thread");
 }
 
-/// Other users' connections need root.
-class CrowdedControl : public Control {
- protected:
-  static constexpr uid_t kNobody = 65534;
-  static constexpr uid_t kSomebody = 12345;
-  /// Less than what a silent client may take.
-  static constexpr Milliseconds kSoon{kPeerPatience - Milliseconds(1000)};
-
-  void SetUp() override {
-    if (::geteuid() != 0) INDUCTORFS_LACKS("root, to connect as other users");
-    ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
-  }
-  /// Runs on a thread that is the user's: the system call, as the C library's function changes all threads.
-  template <typename Work>
-  static void as(uid_t uid, Work&& work) {
-    std::thread([&] {
-      ASSERT_EQ(::syscall(SYS_setresuid, -1, uid, -1), 0);
-      work();
-    }).join();
-  }
-  std::vector<Fd> connect_as(uid_t uid, size_t number) {
-    std::vector<Fd> made;
-    as(uid, [&] {
-      while (made.size() < number) made.push_back(connect_to(path_).value());
-    });
-    return made;
-  }
-  std::string ask_as(uid_t uid, const std::string& request) {
-    std::string answer;
-    as(uid, [&] {
-      const Result<std::string> got = ask(path_, request, Deadline::after(kPatience));
-      answer = got ? *got : got.error().what();
-    });
-    return answer;
-  }
-  static size_t count_open(const std::vector<Fd>& connections) {
-    return static_cast<size_t>(std::count_if(connections.begin(), connections.end(), [](const Fd& one) {
-      pollfd item{one.get(), POLLIN, 0};
-      return ::poll(&item, 1, 0) == 0;
-    }));
-  }
-};
-
-TEST_F(CrowdedControl, AnswersRootWhileAnotherUserIsSilentOnManyConnections) {
+TEST_F(Control, HasPlacesEnoughForItsUserAndSaysWhenNot) {
   const auto server = serve(echo);
-  const std::vector<Fd> silent = connect_as(kNobody, 40);
-  const Result<std::string> answer = ask(path_, "unmount", Deadline::after(kSoon));
-  ASSERT_TRUE(answer.has_value()) << answer.error().what();
-  EXPECT_EQ(*answer, "unmount from 0");
-}
-
-TEST_F(CrowdedControl, AnswersRootWhileOtherUsersRequestsTakeLong) {
-  Guarded<bool> released(false);
-  const auto server = serve([&](std::string_view request, const Peer& peer) {
-    const auto set = [](bool value) { return value; };
-    if (peer.uid != 0) released.wait_until(Deadline::after(kPatience).at(), set, [](bool) {});
-    return echo(request, peer);
-  });
-  std::vector<Fd> waiting;
-  for (uid_t uid = kSomebody; uid < kSomebody + 20; ++uid) {
-    for (Fd& one : connect_as(uid, 4)) {
-      (void)send_line(one.get(), "explain", Deadline::after(kPatience));  // a closed one is as good here
-      waiting.push_back(std::move(one));
-    }
-  }
-  EXPECT_EQ(ask(path_, "unmount", Deadline::after(kSoon)).value_or("none"), "unmount from 0");
-  released.notify_with([](bool& value) { value = true; });
-}
-
-TEST_F(CrowdedControl, HasAFewPlacesForEachUserAndSaysSo) {
-  const auto server = serve(echo);
-  std::vector<Fd> silent = connect_as(kNobody, 10);
-
-  EXPECT_NE(ask_as(kNobody, "status").find("too many requests of the user 65534"), std::string::npos);
-  EXPECT_EQ(ask_as(kSomebody, "status"), "status from 12345");
-  const size_t kept = count_open(silent);
-  EXPECT_GT(kept, 0U);
-  EXPECT_LT(kept, silent.size());
-
-  silent.clear();
-  const Deadline deadline = Deadline::after(kPatience);
-  while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
-  EXPECT_FALSE(deadline.passed());
+  std::vector<Fd> silent;
+  while (silent.size() < 64) silent.push_back(connect_to(path_).value());
+  const Result<std::string> said = ask(path_, "status", Deadline::after(kPatience));
+  EXPECT_NE(said.value_or("none").find("too many requests are under way"), std::string::npos);
 }
 
 TEST_F(Control, TellsAbsentFromDead) {

@@ -18,12 +18,9 @@ TEST(ControlServer, DropsAClientThatStaysSilent) {
   const std::string path = directory / "run/x.sock";
   Result<Fd> listener = listen(path);
   ASSERT_TRUE(listener.has_value()) << listener.error().what();
-  const auto server = ControlServer::open(
-      std::move(*listener),
-      [](std::string_view, const Peer&) {
-        return Answer{"", false};
-      },
-      ::geteuid());
+  const auto server = ControlServer::open(std::move(*listener), [](std::string_view, const Peer&) {
+    return Answer{"", false};
+  });
   const Result<Fd> silent = connect_to(path);
   ASSERT_TRUE(silent.has_value()) << silent.error().what();
   pollfd item{silent->get(), POLLIN, 0};

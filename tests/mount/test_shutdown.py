@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts, compare, mounts, places
+from inductorfs_testing import artefacts, compare, mounts, old_kernel, places
 from inductorfs_testing.mounts import QuickCluster, suspended
 from inductorfs_testing.processes import Job, run, wait_until
 
@@ -65,13 +65,47 @@ with socket.socket(socket.AF_UNIX) as control:
         control.sendmsg([b"{"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [sending.fileno()]))])
     except PermissionError:
         os._exit(7)  # the end of a process waits for no peer
+    sending.close()  # the last one is under way
     print("sent", flush=True)
     sys.stdin.read()
 """
 
 
+class Guest:
+    """Another user who sends to the control socket what waits for as long as he likes when it is closed, until the end of the block."""
+
+    def __init__(self, node):
+        (proxy,) = node.proxies()
+        with mounts.stopped(proxy):  # or the guest would be the last to close what it sends
+            self._send(node)
+
+    def _send(self, node):
+        self.process = subprocess.Popen([sys.executable, "-c", LINGERING, node.guests_socket], user=NOBODY, group=NOBODY, extra_groups=[],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.is_refused = self.process.stdout.readline() != "sent\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.process.kill()
+        self.process.communicate()
+
+
+@needs_root
+def test_a_guest_that_sends_what_waits_when_it_is_closed_is_refused_by_the_kernel_if_that_can(cluster):
+    node = cluster.node("a")
+    with Guest(node) as guest:
+        assert guest.is_refused == knows_passrights()
+        if guest.is_refused:
+            assert guest.process.wait(timeout=30) == 7
+    done = node.cli("upgrade", node.cache)
+    assert done.code == 0, done.err
+    node.unmount()
+
+
 def knows_passrights():
-    """SO_PASSRIGHTS, from Linux 6.16 on; before, docs/semantics/threats.md has what a guest can do."""
+    """SO_PASSRIGHTS, from Linux 6.16 on."""
     with socket.socket(socket.AF_UNIX) as one:
         try:
             one.setsockopt(socket.SOL_SOCKET, 83, 0)
@@ -80,15 +114,48 @@ def knows_passrights():
     return True
 
 
+def is_waiting_for_guests(proxy):
+    return "poll" in Path(f"/proc/{proxy}/wchan").read_text()
+
+
+@pytest.fixture
+def unguarded(cluster):
+    """A mount of root on a kernel that cannot refuse what guests send along: such as Debian 12 has."""
+    node = cluster.node("a", start=False)
+    node.enter = [sys.executable, old_kernel.__file__]
+    return node.start(*cluster.options())
+
+
 @needs_root
-def test_root_gives_a_descriptor_and_a_guest_none_that_the_worker_would_close(cluster):
+@pytest.mark.parametrize("end", ["unmount", "SIGTERM", "upgrade"])
+def test_a_guest_holds_neither_who_serves_nor_its_end(unguarded, end):
+    (proxy,) = unguarded.proxies()
+    with Guest(unguarded) as guest:
+        assert not guest.is_refused
+        wait_until(lambda: not is_waiting_for_guests(proxy), 10, "the proxy to wait for this one alone")
+        assert unguarded.ask({"op": "where"})["mountpoint"] == str(unguarded.cache)
+        began = time.monotonic()
+        if end == "upgrade":
+            done = unguarded.cli("upgrade", unguarded.cache)
+            assert done.code == 0, done.err
+        if end == "SIGTERM":
+            terminate(unguarded)
+        else:
+            done = unguarded.cli("unmount", unguarded.cache)
+            assert done.code == 0, done.err
+        wait_until(lambda: unguarded.processes() == [proxy], 10, "the end of all but who closes what the guest has sent")
+        assert time.monotonic() - began < 20
+        assert compare.mounts_below(unguarded.root) == [] and not os.path.exists(unguarded.guests_socket)
+    wait_until(lambda: not os.path.exists(f"/proc/{proxy}"), 10, "the proxy's end, when its guest has gone")
+
+
+@needs_root
+def test_a_proxy_that_was_killed_is_followed_by_another(cluster):
     node = cluster.node("a")
-    if knows_passrights():
-        done = subprocess.run([sys.executable, "-c", LINGERING, node.control_socket], user=NOBODY, group=NOBODY, extra_groups=[], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=30)
-        assert done.returncode == 7, done
-    done = node.cli("upgrade", node.cache)
-    assert done.code == 0, done.err
+    (first,) = node.proxies()
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: node.proxies() not in ([], [first]), 10, "another proxy")
+    assert str(node.cache) in node.guest_hears({"op": "where"})
     node.unmount()
     nothing_is_left(node)
 
@@ -164,7 +231,7 @@ sys.stdin.read()"""
 def test_silent_connections_of_another_user_do_not_delay_unmount(cluster, place):
     """They would hold each of 8 threads for 5 s (kPeerPatience), in five turns."""
     place.start(*cluster.options())
-    with user_of(place.control_socket, SILENT) as stranger:
+    with user_of(place.guests_socket, SILENT) as stranger:
         began = time.monotonic()
         place.unmount()
         assert time.monotonic() - began < 20
@@ -326,7 +393,7 @@ def mount_by_alias(cluster, place):
 
 def test_no_file_stays_beside_the_sockets(cluster, place):
     alias = mount_by_alias(cluster, place)
-    assert len(runtime_files(place.cache, alias)) == 2
+    assert len(runtime_files(place.cache, alias)) == (4 if os.geteuid() == 0 else 2)
     place.unmount()
     assert runtime_files(place.cache, alias) == []
 
@@ -335,7 +402,7 @@ def test_a_new_start_clears_up_after_kill_9(cluster, place):
     """The killed daemon was named by another spelling of the path than its successor is."""
     alias = mount_by_alias(cluster, place)
     place.kill_daemon()
-    assert len(runtime_files(place.cache, alias)) == 2
+    assert len(runtime_files(place.cache, alias)) == (4 if os.geteuid() == 0 else 2)
     place.start(*cluster.options())
     place.unmount()
     assert runtime_files(place.cache, alias) == []

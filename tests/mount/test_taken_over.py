@@ -44,7 +44,7 @@ class Scene:
         self.user, *_ = ids = [int(word) for word in field_of(status, "Uid").split()]
         assert 0 not in ids and int(field_of(status, "CapPrm"), 16) == 0, "as root it would do all this to the host"
         self.others = {"supervisor": self.node.supervisors()[0], "examiner": self.node.examiners()[0], "mounter": self.node.mounters()[0],
-                       "messenger": self.node.messengers()[0]}
+                       "messenger": self.node.messengers()[0], "proxy": self.node.proxies()[0]}
         self.open_tree = cluster.directory / "canary"
         self.canary = self.open_tree / "file"
 
@@ -70,10 +70,12 @@ class Scene:
         self.segment = made[0]
         as_worker = {"user": self.user, "group": self.user, "extra_groups": []}
         with socket.socket(socket.AF_UNIX) as self.listener, socket.socket(socket.AF_UNIX) as abstract, \
+                socket.create_server(("127.0.0.1", 0)) as port, \
                 subprocess.Popen([sys.executable, "-c", PEER], stdout=subprocess.PIPE, **as_worker) as self.peer:
             try:
                 self.listener.bind(str(self.open_tree / "socket"))
                 self.listener.listen()
+                self.port = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port.getsockname()[1]), socket.inet_aton("127.0.0.1"))
                 abstract.bind(f"\0{NAME}")
                 abstract.listen()
                 (self.open_tree / "socket").chmod(0o777)
@@ -224,6 +226,7 @@ def sockets(scene):
         yield Attempt("connect to an abstract socket", ["socket 1 1 0", f"connect %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
     if landlock() >= 4:
         address = struct.pack("=HHI8x", socket.AF_INET, 0, 0)
+        yield Attempt("connect to a TCP port", ["socket 2 1 0", f"connect %0 hex:{scene.port.hex()} {len(scene.port)}"], after=["close %0"])
         yield Attempt("bind a TCP port", ["socket 2 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
     address = address_of(scene.open_tree / "bound")
     yield Attempt("bind among the canaries", ["socket 1 1 0", f"bind %0 hex:{address.hex()} {len(address)}"], after=["close %0"])
@@ -330,16 +333,19 @@ def test_its_rights_are_none(scene):
         assert {int(field_of(status, name), 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}, status
         assert field_of(status, "NoNewPrivs") == "1" and set(field_of(status, "Uid").split()) == {str(user)}, status
         assert field_of(status, "Seccomp") == "2", status
-    (messenger,) = scene.node.messengers()
-    status = Path(f"/proc/{messenger}/status").read_text()
-    assert {int(field_of(status, name), 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}, status
-    assert field_of(status, "NoNewPrivs") == "1" and set(field_of(status, "Uid").split()) == {str(user)}, status
+    (messenger,), (proxy,) = scene.node.messengers(), scene.node.proxies()
+    for pid in (messenger, proxy):
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert {int(field_of(status, name), 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}, status
+        assert field_of(status, "NoNewPrivs") == "1" and set(field_of(status, "Uid").split()) == {str(user)}, status
+    held = {os.readlink(f"/proc/{proxy}/fd/{name}").split(":")[0] for name in os.listdir(f"/proc/{proxy}/fd")}
+    assert held == {"socket"}, held
 
 
 @pytest.mark.parametrize("kind", ["mnt", "ipc"])
 def test_its_namespaces_are_its_own(scene, kind):
-    serving = (scene.worker, *scene.node.messengers())
-    assert len(serving) == 2
+    serving = (scene.worker, *scene.node.messengers(), *scene.node.proxies())
+    assert len(serving) == 3
     for pid in serving:
         assert os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}"), pid
     assert len({os.readlink(f"/proc/{pid}/ns/mnt") for pid in serving}) == 1

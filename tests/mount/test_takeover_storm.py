@@ -95,6 +95,8 @@ def test_any_process_of_a_mount_may_be_killed_at_any_moment(cluster, tmp_path):
     """All but the supervisor, without waiting for the next one; jobs notice nothing, and in the end all are there again."""
     node, other = cluster.quick("a", "--crash-limit", "0"), cluster.quick("b")
     kinds = {"worker": node.daemons, "messenger": node.messengers, "examiner": node.examiners, "mounter": node.mounters}
+    if os.geteuid() == 0:
+        kinds["proxy"] = node.proxies
     chance, killed = random.Random(PROCESSES), dict.fromkeys(kinds, 0)
     with Load(node.cache, tmp_path / "load", PROCESSES) as load:
         load.advance(20)

@@ -172,8 +172,9 @@ def test_a_control_socket_that_somebody_removed_is_there_again(cluster):
     end_worker(node)
     wait_until(node.control_socket.exists, what="the socket")
     assert node.status()["takeover"]["restarts"] == 1
+    wait_until(lambda: len(node.proxies()) == 1 and str(node.cache) in node.guest_hears({"op": "where"}), what="other users' way to it")
     node.unmount()
-    assert not node.control_socket.exists()
+    assert not node.control_socket.exists() and not node.guests_socket.exists()
 
 
 def test_users_share_as_before(cluster):

@@ -13,7 +13,8 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 
-/// The control socket of a mount: a Unix stream socket that carries one line of request and one line of answer.
+/// The control socket of a mount: a Unix stream socket that carries one line of request and one line of answer. Root's
+/// mount has a second one, for other users.
 namespace inductorfs::control {
 
 inline constexpr size_t kRequestLimit = 64ULL << 10;
@@ -43,22 +44,27 @@ using RequestHandler = std::function<Answer(std::string_view request, const Peer
 class ControlServer {
  public:
   virtual ~ControlServer() = default;
-  /// Starts to answer at what listen() has made, or an earlier process has left. Connections of the user `owner` take
-  /// no place from those of root, nor others' from his.
-  [[nodiscard]] static std::unique_ptr<ControlServer> open(Fd listener, RequestHandler handler, uid_t owner);
-  /// Returns the descriptor that listens, for a process that comes after this one.
-  [[nodiscard]] virtual int listener() const = 0;
+  /// Starts to answer at what listen() has made, or an earlier process has left, and whom the proxy hands over at the
+  /// channel `guests` (supervisor/protocol.h; -1: there is none), which stays the caller's.
+  [[nodiscard]] static std::unique_ptr<ControlServer> open(Fd listener, RequestHandler handler, int guests = -1);
   /// Ends the threads. The socket stays at its path. Idempotent.
   virtual void stop() = 0;
 };
 
-/// Listens at a path. Makes the path's directory (0700, root's 0755) and checks that it belongs to this user. Replaces
-/// a socket at which nobody listens; kBusy when somebody does. Whoever serves the mount may do so without a right to
-/// that directory.
+/// Listens at a path, for root and for this user alone. Makes the path's directory (0700, root's 0755) and checks that
+/// it belongs to this user. Replaces a socket at which nobody listens; kBusy when somebody does. Whoever serves the
+/// mount may do so without a right to that directory.
 [[nodiscard]] Result<Fd> listen(const std::string& path);
+/// Listens beside listen()'s socket for everybody else who reaches the directory. What they send along is closed by
+/// whoever receives it, which may wait for their file system or peer as long as they like: this is for the proxy alone
+/// (docs/operations/processes-of-a-mount.md). From Linux 6.16 on the kernel refuses it.
+[[nodiscard]] Result<Fd> listen_for_guests(const std::string& path);
+/// Returns the path of that socket.
+[[nodiscard]] std::string guests_path(const std::string& path);
 
-/// Asks the daemon at `path` and returns its answer. Blocks until the deadline. kNotFound when there is no socket,
-/// kUnavailable when nobody answers at it, kInvalid when the request has more than kRequestLimit bytes.
+/// Asks the daemon at `path`, or for a user who may not, at guests_path(), and returns its answer. Blocks until the
+/// deadline. kNotFound when there is no socket, kUnavailable when nobody answers at it, kInvalid when the request has
+/// more than kRequestLimit bytes.
 [[nodiscard]] Result<std::string> ask(const std::string& path, std::string_view request, Deadline deadline);
 /// Asks as ask() does, then waits until the daemon has closed the connection. Returns the last line that the daemon
 /// sent. After each kSilence without an end it calls `on_silence` with the process that listens (0: not known), and

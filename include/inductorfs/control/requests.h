@@ -71,8 +71,8 @@ class MountControl {
 [[nodiscard]] Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner);
 /// Makes the answer to peers that wait for the end when the process ends without one of its threads.
 [[nodiscard]] std::string refuse_end(const std::string& why);
-/// Makes the answer to a user who has too many connections.
-[[nodiscard]] std::string refuse_crowd(uid_t uid);
+/// Makes the answer to one who has too many connections.
+[[nodiscard]] std::string refuse_crowd();
 
 [[nodiscard]] std::string status_request();
 [[nodiscard]] std::string where_request();

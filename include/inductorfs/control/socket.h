@@ -14,15 +14,16 @@
 /// The parts that both ends of the control socket use.
 namespace inductorfs::control {
 
-/// Connects a non-blocking, close-on-exec socket to `path`. kNameTooLong when the path is longer than sun_path,
-/// kUnavailable when the process behind the socket has died, kBusy when it has too many connections to answer.
+/// Connects a non-blocking, close-on-exec socket to `path`, or to guests_path() where that is for others. kNameTooLong
+/// when the path is longer than sun_path, kUnavailable when the process behind the socket has died, kBusy when it has
+/// too many connections to answer.
 [[nodiscard]] Result<Fd> connect_to(const std::string& path);
-/// Whether the other end of this connection, or of those that this socket listens for, may send descriptors along.
-/// False: the kernel does not know of that (before Linux 6.16), and it may.
-bool pass_rights(int fd, bool passes);
+/// Has sendmsg(2) refuse descriptors to those who connect to this listening socket, also who is not accepted yet.
+/// False: the kernel does not know of that (before Linux 6.16).
+bool refuse_descriptors(int listener);
 /// Listens at `path`, and replaces what was there. The socket listens before it has its name, so a socket that refuses
-/// connections belongs to nobody.
-[[nodiscard]] Result<Fd> listen_at(const std::string& path, int backlog);
+/// connections belongs to nobody. `mode` says who may connect.
+[[nodiscard]] Result<Fd> listen_at(const std::string& path, int backlog, mode_t mode = 0600);
 
 /// The suffix of a socket's name until it listens.
 inline constexpr const char* kTemporarySuffix = ".new";

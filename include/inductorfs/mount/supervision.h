@@ -57,6 +57,7 @@ class Supervision {
     Fd control;     ///< the listening control socket
     Fd examiner{};  ///< the socket to the examiner, of this worker alone
     Fd mounter{};   ///< the socket to the mounter, of this worker alone
+    Fd guests{};    ///< the channel of guests (supervisor/protocol.h)
   };
   Supervision(takeover::Region region, Fd link, KeptDescriptors kept, Milliseconds hang);
   ~Supervision() { stop(); }
@@ -95,6 +96,10 @@ class Supervision {
   void keep_control(int listener);
   /// Returns what an earlier worker left so; empty for the first one.
   [[nodiscard]] Fd take_control() { return std::move(kept_.control); }
+  /// Returns the channel for control::ControlServer::open(); -1: other users do not come to this mount.
+  [[nodiscard]] int guests() const { return kept_.guests.get(); }
+  /// Gives the listening control socket of other users to the proxy. Without it the mount serves, and root reaches it.
+  void give_guests(const Result<Fd>& listener);
   /// Frees the store's lock because the mount has ended: another process may use the store before this one is gone.
   void free_lock();
   /// Records that requests are answered from now on.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -34,7 +38,8 @@ inline constexpr int kMounterNotesFd = 17;  ///< of the mounter alone: what one 
 /// The mount namespace that processes live in which serve the mount (mount/worker_tree.h); closed: there is none.
 inline constexpr int kTreeFd = 18;
 inline constexpr int kMountsFd = 19;  ///< worker: the host's list of mounts, /proc/self/mountinfo; may be closed
-inline constexpr int kFirstFreeFd = 20;
+inline constexpr int kGuestsFd = 20;  ///< worker: its end of the channel of guests (Guest); closed: there is none
+inline constexpr int kFirstFreeFd = 21;
 
 /// What `inductorfs mounter MOUNTPOINT leave` says at its standard error when it has done it, and says nothing else.
 inline constexpr const char* kDone = "done\n";
@@ -61,6 +66,7 @@ enum class Word : uint32_t {
   kMounterSilent = 8,    ///< the same of its mounter
   kLeft = 9,             ///< from a worker: nothing of the mount is left that would have to be taken down
   kProgramRefused = 10,  ///< to a worker that asked for an upgrade: others could have made that program
+  kGuests = 11,          ///< from a worker, with the listening control socket of guests, for the proxy
 };
 
 enum class Receipt { kWord, kNothing, kEnded };
@@ -69,5 +75,19 @@ enum class Receipt { kWord, kNothing, kEnded };
 [[nodiscard]] bool send_word(int link, Word word, int descriptor = -1) noexcept;
 /// Receives one word if one is there; never blocks. A message that is no word answers kNothing too.
 [[nodiscard]] Receipt receive_word(int link, Word& word, Fd& descriptor) noexcept;
+
+/// Who has connected to the control socket of guests: neither root nor the user who mounted.
+struct Guest {
+  static constexpr size_t kMostGroups = 256;
+  uid_t uid = 0;
+  pid_t pid = 0;
+  uint32_t group_count = 0;  ///< 0: not known, or more than there is room for
+  std::array<gid_t, kMostGroups> groups{};
+};
+/// Hands a guest to whoever serves, with one end of a pair of stream sockets: what is heard and said there is what the
+/// guest says and hears. `channel` is a SOCK_SEQPACKET. False: not now.
+[[nodiscard]] bool send_guest(int channel, const Guest& guest, int connection) noexcept;
+/// Receives one guest if one is there; never blocks.
+[[nodiscard]] bool receive_guest(int channel, Guest& guest, Fd& connection) noexcept;
 
 }  // namespace inductorfs::supervisor

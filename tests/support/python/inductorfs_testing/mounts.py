@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -83,6 +84,17 @@ def suspended(redis):
         yield
     finally:
         redis.resume()
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """The process does nothing meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "T", what="a process that is stopped")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -144,6 +145,11 @@ class Node:
         runtime = Path("/run/inductorfs" if os.geteuid() == 0 else f"/tmp/inductorfs-{os.geteuid()}")
         return runtime / f"{hashlib.sha256(os.fsencode(self.cache)).hexdigest()[:16]}.sock"
 
+    @property
+    def guests_socket(self):
+        """Where those of other users ask the daemon of root's mount."""
+        return self.control_socket.with_name(self.control_socket.name + ".guests")
+
     def ask(self, request):
         """One request on the control socket (include/inductorfs/control/requests.h), in a fraction of the time that a command takes."""
         with socket.socket(socket.AF_UNIX) as connection:
@@ -155,6 +161,13 @@ class Node:
         if not answer["ok"]:
             raise Failed(f"{request} of {self.name}: {answer['error']}")
         return answer["result"]
+
+    def guest_hears(self, request):
+        """The line that another user is answered. Root's mounts only."""
+        asking = ("import socket, sys\nwith socket.socket(socket.AF_UNIX) as control:\n    control.connect(sys.argv[1])\n"
+                  "    control.sendall(sys.argv[2].encode() + b'\\n')\n    sys.stdout.buffer.write(control.makefile('rb').readline())")
+        return run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", asking, self.guests_socket,
+                    json.dumps(request)]).out
 
     def counters(self):
         return {} if self.backing == "directory" else self.status()["counters"]
@@ -239,6 +252,10 @@ class Node:
         own = [pid for pid in self._processes("inductorfs", "worker") if comm(pid) == "inductorfs-mess"]
         return self._processes("inductorfs-messenger") + own
 
+    def proxies(self):
+        """Pids of the processes that other users' connections to the control socket come to; root's mounts only."""
+        return self._processes("inductorfs-proxy")
+
     def examiners(self):
         """Pids of the processes that have others looked at."""
         return [pid for pid in self._processes("inductorfs", "examiner") if comm(pid) == "inductorfs-exam"]
@@ -252,7 +269,7 @@ class Node:
         return [pid for pid in self._processes("inductorfs", "mounter") if comm(pid) == "inductorfs-mnt"]
 
     def processes(self):
-        return self.supervisors() + self.messengers() + self.daemons() + self.examiners() + self.mounters()
+        return self.supervisors() + self.messengers() + self.proxies() + self.daemons() + self.examiners() + self.mounters()
 
     def worker(self, seconds=20):
         """The pid of the worker that serves."""

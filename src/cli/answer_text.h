@@ -19,6 +19,8 @@ namespace inductorfs::cli {
 /// Returns the variables that put compile caches below this directory, as `env` prints them.
 [[nodiscard]] std::string variables_text(const std::string& root, std::string_view format,
                                          const std::string& name_for_user = {});
+/// Returns the command of a shell that takes all these variables but USER away.
+[[nodiscard]] std::string unset_text();
 /// Returns the figures in these answers for Prometheus: as OpenMetrics, or in the older text format, which
 /// node_exporter reads.
 [[nodiscard]] std::string metrics_text(const config::Json& mounts, bool open);

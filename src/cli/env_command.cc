@@ -137,6 +137,9 @@ class EnvCommand final : public Subcommand {
                    "print them for a shell (sh), docker, a unit of systemd, a pod (k8s) or as json [sh]")
         ->type_name("FORMAT")
         ->check(CLI::IsMember(std::vector<std::string>(kFormats.begin(), kFormats.end())));
+    app.add_flag("--unset", unset_, "print the command that takes them out of a shell again; the mount may be gone")
+        ->excludes("--root")
+        ->excludes("--format");
   }
   [[nodiscard]] Result<void> check() const override {
     const bool leads_out = !root_.empty() && config::absolute_path(root_, "/") != "/" + root_;
@@ -144,6 +147,7 @@ class EnvCommand final : public Subcommand {
     return {};
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
+    if (unset_) return print(unset_text());
     const std::string mountpoint = absolute(path_);
     const std::vector<MountEntry> table = read_mount_table();
     // By the table: in a container nobody sees the daemon's socket.
@@ -174,6 +178,7 @@ class EnvCommand final : public Subcommand {
   std::string path_;
   std::string root_;
   std::string format_ = "sh";
+  bool unset_ = false;
 };
 
 }  // namespace
@@ -206,6 +211,14 @@ std::string variables_text(const std::string& root, std::string_view format, con
   return config::to_pretty(
              Json{{"variables", variables}, {"why", why}, {"not_set", not_set}, {"directories", directories}}) +
          "\n";
+}
+
+std::string unset_text() {
+  std::string text = "unset";
+  for (const UserCache& cache : user_caches()) {
+    if (cache.below != nullptr) text += " " + std::string(cache.variable);
+  }
+  return text + "\n";
 }
 
 std::unique_ptr<Subcommand> env_command() { return std::make_unique<EnvCommand>(); }

@@ -252,6 +252,15 @@ TEST(VariablesText, NameAUserWhomTheDatabaseDoesNotKnow) {
   EXPECT_EQ(variables_text("/m/alice", "sh").find("USER="), std::string::npos) << "others have one";
 }
 
+TEST(VariablesText, AreTakenAwayByOneCommand) {
+  const Json json = Json::parse(variables_text("/m", "json"));
+  const std::string text = unset_text();
+  EXPECT_EQ(std::ranges::count(text, ' '), json["variables"].size());
+  for (const auto& [name, value] : json["variables"].items()) {
+    EXPECT_NE((" " + text.substr(6, text.size() - 7) + " ").find(" " + name + " "), std::string::npos) << name;
+  }
+}
+
 TEST(VariablesText, TakesAnyPath) {
   for (const char* format : {"docker", "systemd", "k8s", "json"})
     EXPECT_FALSE(variables_text("/m\xff", format).empty());

@@ -189,6 +189,8 @@ def test_env_leads_both_caches_into_the_mount(cluster):
     assert (node.cache / "team x" / "sglang" / "jit").is_dir(), "vLLM reads before it makes a directory"
     own = json.loads(node.cli("env", node.cache, "--format", "json").out)["variables"]
     assert own["TORCHINDUCTOR_CACHE_DIR"] == str(node.cache), "it is this user's own"
+    undone = script.replace('"team x")"', '"team x")"; eval "$(' + f'{PROGRAM} env --unset {node.cache}/no/mount)"')
+    assert run(["sh", "-c", undone], node.env(), 20).out == "\n\n", "and out of it again"
     assert node.cli("env", node.root).code == 1
     assert node.cli("env", node.cache, "--root", "../x").code == 2
     assert "the mkdir of the directories, which it does not run" in " ".join(node.cli("env", "--help").out.split())

@@ -7,26 +7,10 @@
 #include <cstring>
 
 #include "inductorfs/base/result.h"
-#include "inductorfs/codec/digest.h"
+#include "inductorfs/codec/keyed_digest.h"
 #include "inductorfs/fingerprint/examiner.h"
 
 namespace inductorfs::fingerprint {
-namespace {
-
-/// Twice, as HMAC does it: who knows the digest of a text does not know that of a longer one.
-std::string keyed(const std::string& key, std::string_view text) {
-  codec::Hasher inner;
-  inner.update("inner ");
-  inner.update(key);
-  inner.update(text);
-  codec::Hasher outer;
-  outer.update("outer ");
-  outer.update(key);
-  outer.update(inner.finish().to_hex());
-  return outer.finish().to_hex();
-}
-
-}  // namespace
 
 std::string new_seal_secret() {
   std::array<char, 32> bytes{};
@@ -35,11 +19,12 @@ std::string new_seal_secret() {
 }
 
 std::string seal_key(const std::string& secret, pid_t pid, uint64_t start, uid_t owner) {
-  return keyed(secret, std::to_string(pid) + " " + std::to_string(start) + " " + std::to_string(owner));
+  const std::string whose = std::to_string(pid) + " " + std::to_string(start) + " " + std::to_string(owner);
+  return codec::keyed_digest_of(secret, whose).to_hex();
 }
 
 std::string seal_of(const std::string& key, std::string_view what, std::string_view text) {
-  return keyed(key, std::string(what).append(" ").append(text));
+  return codec::keyed_digest_of(key, std::string(what).append(" ").append(text)).to_hex();
 }
 
 void forget(const SealSecret& secret) {

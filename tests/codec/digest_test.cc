@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/codec/keyed_digest.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::codec {
@@ -107,6 +108,15 @@ TEST(TorchHash, NamesCodeAsTorchDoes) {
   // torch._inductor.codecache.code_hash("hello"), torch 2.9
   EXPECT_EQ("c" + torch_hash("hello"), "cftze3os7wcrq4jxihmvmlopctynrmhs4d6tuexttaqzwfe4ltas");
   EXPECT_EQ(torch_hash("").size(), 51U);
+}
+
+/// RFC 4231, test cases 2 and 6.
+TEST(KeyedDigest, IsHmac) {
+  EXPECT_EQ(keyed_digest_of("Jefe", "what do ya want for nothing?").to_hex(),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(
+      keyed_digest_of(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First").to_hex(),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
 }  // namespace

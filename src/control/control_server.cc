@@ -28,8 +28,9 @@ namespace {
 
 /// Accepting takes microseconds; what does not fit is told to come again (ask()).
 constexpr int kBacklog = 1024;
-/// Connections of root, and as many of the user who mounted; those of others the proxy counts.
-constexpr size_t kOwnConnections = 64;
+/// Connections of root, as many of the user who mounted, and as many of all others, of whom the proxy lets less come.
+constexpr size_t kMostConnections = 64;
+enum Kind : size_t { kRoot, kOwner, kGuests };
 constexpr Milliseconds kAcceptTick{200};
 constexpr ptrdiff_t kOfServer = 3;  ///< descriptors that are no client's
 
@@ -57,7 +58,7 @@ class Place {
 
 /// One client, from its connection to its answer. Handed from the accepting thread to the one that answers.
 struct Client {
-  std::shared_ptr<Place> place;  ///< among those of root and the owner
+  std::shared_ptr<Place> place;  ///< among those of its kind
   Fd connection;
   Peer peer;
   std::string line;
@@ -132,7 +133,7 @@ class SocketServer final : public ControlServer {
         if (read != Read::kMore || here->deadline.passed()) silent_.erase(here);
       }
       if (items.front().revents != 0) accept_all();
-      if (items[kOfServer - 1].revents != 0 && !receive_guests()) guests_ = -1;
+      if (items[kOfServer - 1].revents != 0) receive_guests();
     }
   }
 
@@ -154,44 +155,51 @@ class SocketServer final : public ControlServer {
     if (::poll(&item, 1, 0) > 0 && (item.revents & POLLHUP) != 0) return;
     std::optional<Peer> peer = peer_at(connection.get());
     if (!peer) return;
-    const auto& admitted = admitted_.at(peer->uid == 0 ? 0 : 1);
-    if (admitted->load() >= kOwnConnections) {
-      (void)send_line(connection.get(), refuse_crowd(), Deadline::after(Milliseconds(0)));  // as far as there is room
-      return;
-    }
-    admit(std::move(connection), std::move(*peer), std::make_shared<Place>(admitted));
+    const Kind kind = peer->uid == 0 ? kRoot : kOwner;
+    seat(std::move(connection), std::move(*peer), kind);
   }
 
-  void admit(Fd connection, Peer peer, std::shared_ptr<Place> place) {
+  void seat(Fd connection, Peer peer, Kind kind) {
+    const auto& admitted = admitted_.at(kind);
+    if (admitted->load() >= kMostConnections) return refuse(connection.get());
     peer.gone = [fd = connection.get()] {
       // Nothing may follow a request, so anything readable is the end.
       pollfd item{fd, POLLIN | POLLRDHUP, 0};
       return ::poll(&item, 1, 0) > 0;
     };
-    silent_.push_back({std::move(place), std::move(connection), std::move(peer), {}, Deadline::after(kPeerPatience)});
+    silent_.push_back({std::make_shared<Place>(admitted),
+                       std::move(connection),
+                       std::move(peer),
+                       {},
+                       Deadline::after(kPeerPatience)});
   }
 
-  /// The proxy sees to it that there are not too many. False: it has gone.
-  bool receive_guests() {
+  /// As far as there is room.
+  static void refuse(int connection) { (void)send_line(connection, refuse_crowd(), Deadline::after(Milliseconds(0))); }
+
+  /// The proxy sees to it that there are not too many of each user.
+  void receive_guests() {
     while (true) {
       supervisor::Guest guest;
       Fd connection;
-      errno = 0;
-      if (!supervisor::receive_guest(guests_, guest, connection)) return errno == EAGAIN || errno == EINTR;
+      const supervisor::Receipt receipt = supervisor::receive_guest(guests_, guest, connection);
+      if (receipt == supervisor::Receipt::kEnded) guests_ = -1;
+      if (receipt != supervisor::Receipt::kWord) return;
+      if (!connection) continue;
       const auto groups = guest.groups.begin();
-      admit(std::move(connection), {guest.uid, {groups, groups + guest.group_count}, guest.pid, {}, {}}, nullptr);
+      seat(std::move(connection), {guest.uid, {groups, groups + guest.group_count}, guest.pid, {}, {}}, kGuests);
     }
   }
 
   void answer(Client client) {
     auto done = std::make_shared<std::atomic<bool>>(false);
     const auto shared = std::make_shared<Client>(std::move(client));
-    answering_.push_back({start_thread("control",
-                                       [this, shared, done](const std::stop_token&) {
-                                         serve(*shared);
-                                         *done = true;
-                                       }),
-                          done});
+    auto thread = try_start_thread("control", [this, shared, done] {
+      serve(*shared);
+      *done = true;
+    });
+    if (!thread) return refuse(shared->connection.get());
+    answering_.push_back({std::move(*thread), done});
   }
 
   void serve(Client& client) {
@@ -208,8 +216,9 @@ class SocketServer final : public ControlServer {
   int guests_;  ///< the accepting thread's
   Fd stop_event_;
   RequestHandler handler_;
-  const std::array<std::shared_ptr<std::atomic<size_t>>, 2> admitted_{
-      std::make_shared<std::atomic<size_t>>(0), std::make_shared<std::atomic<size_t>>(0)};  ///< root's, the owner's
+  const std::array<std::shared_ptr<std::atomic<size_t>>, 3> admitted_{std::make_shared<std::atomic<size_t>>(0),
+                                                                      std::make_shared<std::atomic<size_t>>(0),
+                                                                      std::make_shared<std::atomic<size_t>>(0)};
   std::list<Client> silent_;        ///< those whose request is not whole yet: the accepting thread's
   std::list<Answering> answering_;  ///< the accepting thread's, and stop()'s after that
   std::jthread acceptor_;

@@ -175,7 +175,7 @@ void Supervision::take_words() {
   while (!alone_) {
     Word word{};
     Fd descriptor;
-    const Receipt receipt = supervisor::receive_word(link_.get(), word, descriptor);
+    const Receipt receipt = supervisor::receive_word(link_.get(), word, {&descriptor, 1});
     if (receipt == Receipt::kEnded) {
       alone_ = true;
       log::error("mount.supervisor_lost", {{"action", "served on; a crash of this process would end the mount"}});

@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <csignal>
 #include <string_view>
+#include <utility>
 
+#include "inductorfs/base/message.h"
 #include "inductorfs/base/number.h"
 #include "inductorfs/supervisor/program.h"
 #include "inductorfs/supervisor/protocol.h"
@@ -80,7 +82,10 @@ bool fits(Word word, int fd) {
   struct stat found {};
   if (::fstat(fd, &found) != 0) return false;
   if (word == Word::kDevice) return S_ISCHR(found.st_mode) && found.st_rdev == makedev(kFuseMajor, kFuseMinor);
-  return word == Word::kLock ? S_ISREG(found.st_mode) : S_ISSOCK(found.st_mode);
+  if (word == Word::kLock) return S_ISREG(found.st_mode);
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  return S_ISSOCK(found.st_mode) && ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
 }
 
 void set_flags(int fd, int command_get, int command_set, int flag) {
@@ -196,7 +201,7 @@ void Loop::wait() {
 int Loop::rest() const {
   const Time time = now();
   Time rest = core_.rest(time);
-  for (const Time one : {examiner_.rest(time), mounter_.rest(time)}) {
+  for (const Time one : {examiner_.rest(time), mounter_.rest(time), proxy_.rest(time)}) {
     if (one >= 0 && (rest < 0 || one < rest)) rest = one;
   }
   return static_cast<int>(rest);
@@ -237,37 +242,48 @@ void Loop::take_signals() {
 }
 
 void Loop::take_words() {
+  static std::array<Fd, kMostDescriptors> given;
   // A worker is not to hold the loop up by what it says.
   for (int i = 0; i < kMostWords && worker_.link() >= 0; ++i) {
     Word word{};
-    Fd descriptor;
-    const Receipt receipt = receive_word(worker_.link(), word, descriptor);
+    const Receipt receipt = receive_word(worker_.link(), word, given);
     if (receipt == Receipt::kEnded) worker_.close_link();
-    if (receipt != Receipt::kWord) return;
-    const bool hands_over =
-        word == Word::kDevice || word == Word::kLock || word == Word::kControl || word == Word::kGuests;
-    if (hands_over && task_.worker.uid != 0 && !fits(word, descriptor.get())) continue;
-    if (word == Word::kDevice && !device_) {
-      device_ = out_of_the_way(std::move(descriptor));
-      set_flags(device_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // for the responder; a worker sets it as well
-      start_messenger();
-    } else if (word == Word::kLock) {
-      lock_ = out_of_the_way(std::move(descriptor));
-    } else if (word == Word::kControl) {
-      control_ = out_of_the_way(std::move(descriptor));
-      set_flags(control_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // nobody waits at it
-    } else if (word == Word::kGuests && !has_guests_) {
-      has_guests_ = true;  // of each a process is started
-      proxy_.serve(std::move(descriptor), task_.name, task_.worker);
-    } else if (word == Word::kExaminerSilent) {
-      examiner_.replace(now());
-    } else if (word == Word::kMounterSilent) {
-      mounter_.replace(now());
-    } else if (word == Word::kLeft) {
-      has_left_ = true;
-    } else if (word == Word::kUpgrade) {
-      take_upgrade(std::move(descriptor));
+    if (receipt == Receipt::kWord) hear(word, given.front());
+    if (!closer_.close(given)) {
+      log_line("error", "supervisor.worker_lied pid=%d why=\"what it sends cannot be closed\" action=killed",
+               worker_.pid());
+      worker_.signal(SIGKILL);
     }
+    if (receipt != Receipt::kWord) return;
+  }
+}
+
+/// What is not kept, or was kept before, it leaves in `descriptor`.
+void Loop::hear(Word word, Fd& descriptor) {
+  const bool hands_over =
+      word == Word::kDevice || word == Word::kLock || word == Word::kControl || word == Word::kGuests;
+  if (hands_over && task_.worker.uid != 0 && !fits(word, descriptor.get())) return;
+  if (word == Word::kDevice && !device_) {
+    device_ = out_of_the_way(std::move(descriptor));
+    set_flags(device_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // for the responder; a worker sets it as well
+    start_messenger();
+  } else if (word == Word::kLock) {
+    descriptor = std::exchange(lock_, out_of_the_way(std::move(descriptor)));
+  } else if (word == Word::kControl) {
+    descriptor = std::exchange(control_, out_of_the_way(std::move(descriptor)));
+    set_flags(control_.get(), F_GETFL, F_SETFL, O_NONBLOCK);  // nobody waits at it
+  } else if (word == Word::kGuests && !has_guests_) {
+    has_guests_ = true;  // of each a process is started
+    proxy_.serve(std::move(descriptor), task_.name, task_.worker);
+  } else if (word == Word::kExaminerSilent) {
+    examiner_.replace(now());
+  } else if (word == Word::kMounterSilent) {
+    mounter_.replace(now());
+  } else if (word == Word::kLeft) {
+    has_left_ = true;
+  } else if (word == Word::kUpgrade) {
+    // Where a worker has less than its supervisor, its word is not enough.
+    take_upgrade(task_.worker.uid != 0 ? open_own_program(descriptor.get()) : std::move(descriptor));
   }
 }
 
@@ -284,8 +300,6 @@ void Loop::leave_mount() {
 }
 
 void Loop::take_upgrade(Fd program) {
-  // Where a worker has less than its supervisor, its word is not enough.
-  if (task_.worker.uid != 0) program = open_own_program(program.get());
   if (!program) log_line("error", "supervisor.program_refused why=\"others may have made it, or may replace it\"");
   const bool is_own = static_cast<bool>(program);
   const bool taken = is_own && core_.asked_to_upgrade(now(), signs());
@@ -351,7 +365,10 @@ void Loop::answer_control() {
   std::array<char, kAnswerLimit> room;
   for (size_t i = 0; i < kRequestsInARow && answers_control(); ++i) {
     Fd peer(control_ ? ::accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1);
-    if (!peer && !(proxy_.channel() >= 0 && receive_guest(proxy_.channel(), guest, peer))) return;
+    const int channel = peer ? -1 : proxy_.channel();
+    if (channel >= 0 && receive_guest(channel, guest, peer) != Receipt::kWord) return;
+    if (!peer && channel < 0) return;
+    if (!peer) continue;
     const int status = core_.last_status();
     const std::span<const char> text =
         core_.is_held() ? held_line(worker_.pid(), room)

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "answer.h"
+#include "closer.h"
 #include "companion.h"
 #include "core.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/region.h"
 #include "messenger.h"
 #include "proxy.h"
@@ -43,6 +45,7 @@ class Loop {
   [[nodiscard]] int rest() const;
   void take_signals();
   void take_words();
+  void hear(Word word, Fd& descriptor);
   void take_upgrade(Fd program);
   void start_messenger();
   void leave_mount();
@@ -62,6 +65,7 @@ class Loop {
   Worker worker_;
   Messenger messenger_;
   Proxy proxy_;
+  Closer closer_;
   Companion examiner_;
   Companion mounter_;
   Fd program_;

@@ -24,10 +24,10 @@ bool send_word(int link, Word word, int descriptor) noexcept {
   return send_message(link, {reinterpret_cast<const char*>(&message), sizeof message}, {&descriptor, 1});
 }
 
-Receipt receive_word(int link, Word& word, Fd& descriptor) noexcept {
+Receipt receive_word(int link, Word& word, std::span<Fd> descriptors) noexcept {
   Message message;
   const ReceivedMessage received =
-      receive_message(link, {reinterpret_cast<char*>(&message), sizeof message}, {&descriptor, 1}, MSG_DONTWAIT);
+      receive_message(link, {reinterpret_cast<char*>(&message), sizeof message}, descriptors, MSG_DONTWAIT);
   if (received.is_end) return Receipt::kEnded;
   if (received.size < 0) return errno == EAGAIN || errno == EINTR ? Receipt::kNothing : Receipt::kEnded;
   if (received.size != static_cast<ssize_t>(sizeof message) || message.magic != kMagic) return Receipt::kNothing;
@@ -39,10 +39,14 @@ bool send_guest(int channel, const Guest& guest, int connection) noexcept {
   return send_message(channel, {reinterpret_cast<const char*>(&guest), sizeof guest}, {&connection, 1}, MSG_DONTWAIT);
 }
 
-bool receive_guest(int channel, Guest& guest, Fd& connection) noexcept {
+Receipt receive_guest(int channel, Guest& guest, Fd& connection) noexcept {
   const ReceivedMessage received =
       receive_message(channel, {reinterpret_cast<char*>(&guest), sizeof guest}, {&connection, 1}, MSG_DONTWAIT);
-  return received.size == static_cast<ssize_t>(sizeof guest) && connection && guest.group_count <= Guest::kMostGroups;
+  if (received.is_end) return Receipt::kEnded;
+  if (received.size < 0) return errno == EAGAIN || errno == EINTR ? Receipt::kNothing : Receipt::kEnded;
+  const bool is_whole = received.size == static_cast<ssize_t>(sizeof guest) && guest.group_count <= Guest::kMostGroups;
+  if (!is_whole) connection.reset();
+  return Receipt::kWord;
 }
 
 }  // namespace inductorfs::supervisor

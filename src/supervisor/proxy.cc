@@ -15,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "inductorfs/base/capabilities.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "line.h"
 
@@ -27,7 +28,8 @@ constexpr size_t kMostOfUser = 4;
 constexpr size_t kMostVisits = 32;
 /// For a guest to take the end of its answer.
 constexpr Time kPatience = 5000;
-constexpr int kTick = 100;  ///< between two tries to hand a guest over
+constexpr Time kAgain = 1000;  ///< to start it, where there was no room for it
+constexpr int kTick = 100;     ///< between two tries to hand a guest over
 constexpr size_t kRoom = size_t{16} << 10;
 constexpr short kAlways = POLLHUP | POLLERR;
 
@@ -35,6 +37,7 @@ constexpr short kAlways = POLLHUP | POLLERR;
 class Flow {
  public:
   [[nodiscard]] bool empty() const { return begin_ == end_; }
+  [[nodiscard]] size_t size() const { return end_ - begin_; }
   void clear() { begin_ = end_ = 0; }
   /// Reads when there is nothing. False: nothing more will come.
   bool fill(int from) {
@@ -61,22 +64,26 @@ class Flow {
   size_t end_ = 0;
 };
 
-/// One connection of a guest, from its beginning to its end. Needs external synchronisation.
+/// One connection of a guest, until whoever serves has ended with it: who hangs up makes no room for his next one
+/// before. Needs external synchronisation.
 struct Visit {
   Guest guest;
-  Fd outside;  ///< to the guest; none: this place is free
-  Fd inside;   ///< to whoever serves
+  Fd outside;  ///< to the guest; none: it has hung up
+  Fd inside;   ///< to whoever serves; none: this place is free
   Fd theirs;   ///< the other end of that, until it is handed over
   Flow request;
   Flow answer;
   bool is_asked = false;     ///< the guest says nothing more
   bool is_answered = false;  ///< whoever serves says nothing more
-  Time until = 0;            ///< when it is answered
+  Time until = 0;            ///< for the guest to take more of its answer
 
   void begin(Fd connection, Fd here, Fd there, const Guest& who);
   void end();
+  void hang_up();
   /// Passes on what there is. False: it has ended.
   [[nodiscard]] bool go_on(short outside_events, short inside_events);
+  [[nodiscard]] bool hear(short outside_events);
+  [[nodiscard]] bool tell();
 };
 
 void Visit::begin(Fd connection, Fd here, Fd there, const Guest& who) {
@@ -95,17 +102,39 @@ void Visit::end() {
   outside.reset();  // last: it may wait
 }
 
-bool Visit::go_on(short outside_events, short inside_events) {
-  if ((outside_events & kAlways) != 0) return false;  // there is nobody to answer
+/// Whoever serves sees it, and what is still said is heard by nobody.
+void Visit::hang_up() {
+  is_asked = true;
+  request.clear();
+  (void)::shutdown(inside.get(), SHUT_WR);
+  outside.reset();
+}
+
+/// False: the guest has gone.
+bool Visit::hear(short outside_events) {
+  if ((outside_events & kAlways) != 0) return false;
   if (!is_asked && (outside_events & POLLIN) != 0 && !request.fill(outside.get())) is_asked = true;
   if (!request.drain(inside.get())) request.clear();  // whoever serves may answer all the same
   if (is_asked && request.empty()) (void)::shutdown(inside.get(), SHUT_WR);
-  if (!is_answered && (inside_events & (POLLIN | kAlways)) != 0 && !answer.fill(inside.get())) {
-    is_answered = true;
-    until = now() + kPatience;
-  }
+  return true;
+}
+
+/// False: the guest has gone, or takes nothing.
+bool Visit::tell() {
+  const size_t before = answer.size();
   if (!answer.drain(outside.get())) return false;
-  return !is_answered || (!answer.empty() && now() < until);
+  if (answer.size() < before) until = now() + kPatience;
+  return answer.empty() || now() < until;
+}
+
+bool Visit::go_on(short outside_events, short inside_events) {
+  if (outside && !hear(outside_events)) hang_up();
+  if (!outside && theirs) return false;  // nobody serves it yet
+  if (!outside) answer.clear();
+  if (answer.empty()) until = now() + kPatience;
+  if (!is_answered && (inside_events & (POLLIN | kAlways)) != 0 && !answer.fill(inside.get())) is_answered = true;
+  if (outside && !tell()) hang_up();
+  return !is_answered || (outside && !answer.empty());
 }
 
 bool read_guest(int connection, Guest& guest) {
@@ -141,17 +170,17 @@ class Porter {
     for (size_t i = 0; i < visits_.size(); ++i) {
       const Visit& visit = visits_[i];
       const bool hears = !visit.is_asked && visit.request.empty();
-      const bool tells = !visit.answer.empty();
+      const bool tells = visit.outside && !visit.answer.empty();
       items[2 + 2 * i] = {visit.outside.get(), static_cast<short>((hears ? POLLIN : 0) | (tells ? POLLOUT : 0)), 0};
       items[3 + 2 * i] = {visit.is_answered || tells ? -1 : visit.inside.get(),
                           static_cast<short>(POLLIN | (visit.request.empty() ? 0 : POLLOUT)), 0};
-      waits = waits || visit.theirs || visit.is_answered;
+      waits = waits || visit.theirs || tells;
     }
     (void)::poll(items.data(), items.size(), waits ? kTick : -1);  // an interruption is a turn, too
     if ((items[1].revents & kAlways) != 0) return false;
     for (size_t i = 0; i < visits_.size(); ++i) {
       Visit& visit = visits_[i];
-      if (!visit.outside) continue;
+      if (!visit.inside) continue;
       if (visit.theirs && send_guest(channel_, visit.guest, visit.theirs.get())) visit.theirs.reset();
       if (!visit.go_on(items[2 + 2 * i].revents, items[3 + 2 * i].revents)) visit.end();
     }
@@ -177,9 +206,9 @@ class Porter {
     pollfd item{connection.get(), 0, 0};
     if (::poll(&item, 1, 0) > 0 && (item.revents & kAlways) != 0) return;  // it waits for no answer
     if (!read_guest(connection.get(), guest)) return;
-    const auto taken = std::ranges::count_if(
-        visits_, [](const Visit& visit) { return visit.outside && visit.guest.uid == guest.uid; });
-    const auto free = std::ranges::find_if(visits_, [](const Visit& visit) { return !visit.outside; });
+    const auto taken =
+        std::ranges::count_if(visits_, [](const Visit& visit) { return visit.inside && visit.guest.uid == guest.uid; });
+    const auto free = std::ranges::find_if(visits_, [](const Visit& visit) { return !visit.inside; });
     int ends[2];
     if (static_cast<size_t>(taken) >= kMostOfUser || free == visits_.end() ||
         ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
@@ -222,9 +251,10 @@ void Proxy::open() {
 void Proxy::serve(Fd listener, char* name, const WorkerIds& user) {
   if (!own_end_) return;
   // Whoever closes a listener last closes what waits at it: the next proxy, when it ends.
-  const Fd earlier = std::exchange(listener_, out_of_the_way(std::move(listener)));
+  Fd earlier = std::exchange(listener_, out_of_the_way(std::move(listener)));
   const pid_t old = std::exchange(pid_, -1);
   start(name, user, earlier.get());
+  if (pid_ < 0) (void)earlier.release();
   if (old <= 0) return;
   (void)::kill(old, SIGKILL);
   remains_.add(old);
@@ -235,23 +265,34 @@ void Proxy::start(char* name, const WorkerIds& user, int earlier) {
   if (pid_ == 0) {
     rename_process(name, kName);
     go_first();
-    const bool is_server = become_server(user);
+    // Where no other user serves: what it does takes no right.
+    const bool is_server = user.uid == 0 ? keep_capabilities({}).has_value() : become_server(user);
     const bool ready = is_server && (earlier < 0 ? keep_only({listener_.get(), own_end_.get()})
                                                  : keep_only({listener_.get(), own_end_.get(), earlier}));
     if (ready) pass_on_guests(0, 1);
     ::_exit(0);
   }
-  if (pid_ < 0) log_line("error", "supervisor.proxy_not_started errno=%d", errno);
+  due_ = pid_ < 0 ? now() + kAgain : 0;
+  if (pid_ < 0) log_line("error", "supervisor.proxy_not_started errno=%d action=\"another try\"", errno);
 }
 
 void Proxy::keep(char* name, const WorkerIds& user) {
   remains_.reap();
   int status = 0;
-  if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return;
-  pid_ = -1;
-  if (!WIFSIGNALED(status)) return;  // it cannot do it
-  log_line("error", "supervisor.proxy_ended action=\"another one\"");
-  start(name, user);
+  if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) {
+    pid_ = -1;
+    log_line("error", "supervisor.proxy_ended action=\"another one\"");
+    due_ = WIFSIGNALED(status) ? now() : now() + kAgain;
+  }
+  if (due_ != 0 && now() >= due_) start(name, user);
+}
+
+Time Proxy::rest(Time now) const { return due_ == 0 ? -1 : std::max<Time>(due_ - now, 0); }
+
+void Proxy::leave() {
+  // The end of a process waits for less than a close does.
+  if (pid_ <= 0) (void)listener_.release();
+  listener_.reset();
 }
 
 }  // namespace inductorfs::supervisor

@@ -23,15 +23,18 @@ class Proxy {
   [[nodiscard]] int channel() const { return worker_end_.get(); }
   /// Takes connections at this listener from now on, instead of at an earlier one. `name` is as for Messenger::start().
   void serve(Fd listener, char* name, const WorkerIds& user);
-  /// Starts another process for one that was killed.
+  /// Starts another process for one that has ended.
   void keep(char* name, const WorkerIds& user);
   /// Leaves the listener to the process, which is not to have ended when it is closed here.
-  void leave() { listener_.reset(); }
+  void leave();
+  /// The milliseconds until keep() is to be called; -1: whenever a child has ended.
+  [[nodiscard]] Time rest(Time now) const;
 
  private:
   void start(char* name, const WorkerIds& user, int earlier = -1);
 
   pid_t pid_ = -1;
+  Time due_ = 0;  ///< when another one is to be started; 0: none is
   Remains remains_;
   Fd listener_;
   Fd worker_end_;

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <thread>
+#include <utility>
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/message.h"
@@ -93,6 +95,12 @@ class GuestsControl : public ::testing::Test {
     return said && said->find("too many requests") != std::string::npos;
   }
 
+  /// Or it is being served; waits for either.
+  static bool is_refused_now(const Fd& connection) {
+    constexpr Milliseconds kSoonSaid{50};
+    const Result<std::string> said = receive_line(connection.get(), kAnswerLimit, Deadline::after(kSoonSaid));
+    return said && said->find("too many requests") != std::string::npos;
+  }
   std::unique_ptr<ControlServer> serve(RequestHandler handler) {
     Result<Fd> listener = listen(path_);
     EXPECT_TRUE(listener.has_value()) << listener.error().what();
@@ -220,7 +228,7 @@ TEST_F(GuestsControl, HearTheEndWhenWhoServesHasGone) {
   ASSERT_EQ(::poll(&item, 1, static_cast<int>(kPatience.count())), 1);
   supervisor::Guest who;
   Fd connection;
-  ASSERT_TRUE(supervisor::receive_guest(guests_.get(), who, connection));
+  ASSERT_EQ(supervisor::receive_guest(guests_.get(), who, connection), supervisor::Receipt::kWord);
   EXPECT_EQ(who.uid, kNobody);
   connection.reset();
   guest.join();
@@ -265,6 +273,50 @@ TEST_F(GuestsControl, HaveAFewPlacesEachAndAreToldSo) {
   const Deadline deadline = Deadline::after(kPatience);
   while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
   EXPECT_FALSE(deadline.passed());
+}
+
+/// Or who hangs up at once has as many answered as he likes.
+TEST_F(GuestsControl, KeepTheirPlacesUntilWhoServesHasEnded) {
+  Guarded<bool> released(false);
+  std::atomic<size_t> answered{0};
+  const auto server = serve([&](std::string_view request, const Peer& peer) {
+    ++answered;
+    released.wait_until(
+        Deadline::after(kPatience).at(), [](bool value) { return value; }, [](bool) {});
+    return echo(request, peer);
+  });
+  const auto is_taken = [&] {
+    std::vector<Fd> one = connect_as(kNobody, 1);
+    const bool sent = send_line(one.front().get(), "nodes", Deadline::after(kPatience)).has_value();
+    return sent && !is_refused_now(one.front());
+  };
+  const Deadline deadline = Deadline::after(kPatience);
+  while (answered < 4 && !deadline.passed()) (void)is_taken();
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(is_taken());
+  EXPECT_EQ(answered, 4U);
+  released.notify_with([](bool& value) { value = true; });
+  while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
+  EXPECT_FALSE(deadline.passed());
+}
+
+/// As a process that has no room for it receives it.
+TEST_F(GuestsControl, AreHeardAfterOneThatWasNotReceived) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd theirs(ends[1]);
+  const Fd own(std::exchange(guests_, Fd(ends[0])));  // so that the test is the proxy
+  const auto server = serve(echo);
+  const supervisor::Guest guest{kNobody, 1, 0, {}};
+  ASSERT_TRUE(send_message(theirs.get(), {reinterpret_cast<const char*>(&guest), sizeof guest}, {}));
+  ASSERT_TRUE(send_message(theirs.get(), "x", std::array{STDERR_FILENO}));
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd here(ends[0]);
+  Fd there(ends[1]);
+  ASSERT_TRUE(supervisor::send_guest(theirs.get(), guest, there.get()));
+  there.reset();
+  ASSERT_TRUE(send_line(here.get(), "status", Deadline::after(kPatience)));
+  EXPECT_EQ(receive_line(here.get(), kAnswerLimit, Deadline::after(kPatience)).value_or("none"), "status from 65534");
+  guests_.reset();
 }
 
 TEST_F(GuestsControl, AreNotTooManyAltogether) {

@@ -64,7 +64,9 @@ class Supervised : public ::testing::Test {
   std::optional<Word> heard() {
     Word word{};
     bool got = false;
-    (void)eventually([&] { return got = supervisor::receive_word(ours_.get(), word, descriptor_) == Receipt::kWord; });
+    (void)eventually([&] {
+      return got = supervisor::receive_word(ours_.get(), word, {&descriptor_, 1}) == Receipt::kWord;
+    });
     return got ? std::optional(word) : std::nullopt;
   }
 

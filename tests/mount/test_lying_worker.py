@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts
 from inductorfs_testing.compare import is_mounted
+from inductorfs_testing.mounts import stopped
 from inductorfs_testing.processes import SANITIZER, run, wait_until
 from inductorfs_testing.taken_over import LIBC, field_of
 from inductorfs_testing.twin import describe
@@ -183,6 +184,54 @@ def test_a_supervisor_hears_nothing_but_its_words(liar, other):
     heard = node.log.read_text()
     assert "supervisor.program_refused" in heard and "supervisor.upgrade_asked taken=false" in heard, "no word of the worker was one"
     assert "taken=true" not in heard, "of a program that it has made"
+    node.unmount()
+
+
+@contextlib.contextmanager
+def lingering():
+    """What makes such a connection: whoever closes it last waits for an hour, or until the block ends."""
+    with contextlib.ExitStack() as peers, socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+
+        def make():
+            sending = socket.create_connection(listener.getsockname())
+            peers.enter_context(listener.accept()[0])
+            sending.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    sending.send(bytes(65536))
+            sending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+            return sending
+        yield make
+
+
+def test_a_supervisor_waits_for_nothing_that_it_is_sent(liar, other):
+    """Its words, words that there are not, and more descriptors than any word has."""
+    node = liar.node
+    (supervisor,) = node.supervisors()
+    with nothing_of_root_changes(liar, other), lingering() as make:
+        with liar.socket(LINK) as link, stopped(supervisor):  # or this process would be the last to close what it sends
+            for word in (1, 2, 5, 6, 11, 99):
+                for count in (1, 2, 5):
+                    sent = [make() for _ in range(count)]
+                    socket.send_fds(link, [struct.pack("II", MAGIC, word)], [one.fileno() for one in sent])
+                    for one in sent:
+                        one.close()
+        node.next_worker(node.kill_worker())
+        assert (node.cache / "before").read_text() == "before"
+        assert node.supervisors() == [supervisor]
+        node.unmount()
+
+
+def test_a_worker_starts_one_proxy_however_often_it_asks(liar, other):
+    node = liar.node
+    with liar.socket(LINK) as link, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(liar.directory / "socket"))
+        listener.listen()
+        for _ in range(300):
+            wait_until(lambda: liar.sent(link, struct.pack("II", MAGIC, 11), [listener.fileno()]), 20, "a supervisor that hears", pause=0.001)
+    node.next_worker(node.kill_worker())
+    wait_until(lambda: len(node.proxies()) == 1, 20, "the end of all but one")
     node.unmount()
 
 

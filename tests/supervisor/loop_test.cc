@@ -158,7 +158,7 @@ int be_worker() {
   Word word{};
   Fd descriptor;
   pollfd item{kLinkFd, POLLIN, 0};
-  while (receive_word(kLinkFd, word, descriptor) == Receipt::kNothing) (void)::poll(&item, 1, -1);
+  while (receive_word(kLinkFd, word, {&descriptor, 1}) == Receipt::kNothing) (void)::poll(&item, 1, -1);
   return ::raise(SIGKILL);
 }
 

@@ -24,15 +24,15 @@ class Link : public ::testing::Test {
 };
 
 TEST_F(Link, CarriesWordsInOrder) {
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kNothing);
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kNothing);
   ASSERT_TRUE(send_word(ours_.get(), Word::kUpgradeTaken));
   ASSERT_TRUE(send_word(ours_.get(), Word::kUpgradeRefused));
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kWord);
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kWord);
   EXPECT_EQ(word_, Word::kUpgradeTaken);
   EXPECT_FALSE(descriptor_);
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kWord);
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kWord);
   EXPECT_EQ(word_, Word::kUpgradeRefused);
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kNothing);
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kNothing);
 }
 
 TEST_F(Link, CarriesADescriptorThatNoProgramInherits) {
@@ -43,7 +43,7 @@ TEST_F(Link, CarriesADescriptorThatNoProgramInherits) {
     const Fd writer(ends[1]);
     ASSERT_TRUE(send_word(ours_.get(), Word::kDevice, writer.get()));
   }
-  ASSERT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kWord);
+  ASSERT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kWord);
   EXPECT_EQ(word_, Word::kDevice);
   ASSERT_TRUE(descriptor_);
   EXPECT_NE(::fcntl(descriptor_.get(), F_GETFD) & FD_CLOEXEC, 0);
@@ -56,14 +56,14 @@ TEST_F(Link, CarriesADescriptorThatNoProgramInherits) {
 TEST_F(Link, TellsItsEnd) {
   ASSERT_TRUE(send_word(ours_.get(), Word::kUpgrade));
   ours_.reset();
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kWord) << "what was said last is heard";
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kEnded);
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kWord) << "what was said last is heard";
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kEnded);
   EXPECT_FALSE(send_word(theirs_.get(), Word::kUpgrade));
 }
 
 TEST_F(Link, IgnoresWhatIsNoWord) {
   ASSERT_EQ(::send(ours_.get(), "something else", 14, 0), 14);
-  EXPECT_EQ(receive_word(theirs_.get(), word_, descriptor_), Receipt::kNothing);
+  EXPECT_EQ(receive_word(theirs_.get(), word_, {&descriptor_, 1}), Receipt::kNothing);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 /// Messages with descriptors on Unix sockets (unix(7), SCM_RIGHTS). Nothing here allocates or logs.
 namespace inductorfs {
 
-/// The most descriptors that one message takes along.
-inline constexpr size_t kMostDescriptors = 2;
+/// The most descriptors that one message takes along (SCM_MAX_FD, include/net/scm.h).
+inline constexpr size_t kMostDescriptors = 253;
 
 /// Sends one message; those of `descriptors` that are -1 do not go along. `flags` are those of sendmsg(2) beside
 /// MSG_NOSIGNAL. Returns false, with errno, when it was not sent whole.

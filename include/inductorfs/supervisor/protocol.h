@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "inductorfs/base/fd.h"
@@ -73,8 +74,9 @@ enum class Receipt { kWord, kNothing, kEnded };
 
 /// Sends one word, with a descriptor unless that is -1. Returns false when the other end is gone or does not listen.
 [[nodiscard]] bool send_word(int link, Word word, int descriptor = -1) noexcept;
-/// Receives one word if one is there; never blocks. A message that is no word answers kNothing too.
-[[nodiscard]] Receipt receive_word(int link, Word& word, Fd& descriptor) noexcept;
+/// Receives one word if one is there, and its descriptors; never blocks as long as there is room for as many as a
+/// message may have. A message that is no word answers kNothing too.
+[[nodiscard]] Receipt receive_word(int link, Word& word, std::span<Fd> descriptors) noexcept;
 
 /// Who has connected to the control socket of guests: neither root nor the user who mounted.
 struct Guest {
@@ -87,7 +89,7 @@ struct Guest {
 /// Hands a guest to whoever serves, with one end of a pair of stream sockets: what is heard and said there is what the
 /// guest says and hears. `channel` is a SOCK_SEQPACKET. False: not now.
 [[nodiscard]] bool send_guest(int channel, const Guest& guest, int connection) noexcept;
-/// Receives one guest if one is there; never blocks.
-[[nodiscard]] bool receive_guest(int channel, Guest& guest, Fd& connection) noexcept;
+/// Receives one guest if one is there; never blocks. kWord without a connection: one that this process had no room for.
+[[nodiscard]] Receipt receive_guest(int channel, Guest& guest, Fd& connection) noexcept;
 
 }  // namespace inductorfs::supervisor

@@ -57,8 +57,8 @@ constexpr uid_t kNobody = static_cast<uid_t>(-1);
 constexpr Milliseconds kReapStep{10};
 /// The child that has a package read is there to say that it was not read in time.
 constexpr Milliseconds kToSaySo{3000};
-/// A child has these to look, and these to have a package read as its user.
-constexpr int kToLook[] = {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE};
+/// A child has these to open what it looks at and become its user, and these to have a package read as its user.
+constexpr int kToLook[] = {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID};
 constexpr int kToRead[] = {
     CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID, CAP_KILL,
 };
@@ -402,7 +402,7 @@ void Examiner::be_child(const Asked& asked) {
   if (!keep_capabilities(rights)) ::_exit(1);
   limit_memory(task == options_.tasks.end() ? kMemory : task->second.memory);
   (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
-  const bool only_reads = task == options_.tasks.end() ? ask != Ask::kPackage : task->second.only_reads;
+  const bool only_reads = task != options_.tasks.end() && task->second.only_reads;
   if (only_reads && options_.reading && !options_.reading->apply()) {
     (void)::fputs("inductorfs: no process is looked at: its filter of system calls was refused\n", stderr);
     ::_exit(1);

@@ -2,8 +2,13 @@
 #include "examiner_child.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
+
+#include "opened_process.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -37,17 +42,30 @@ std::string ExaminerChild::run(const Errand& errand) const {
   return task_answer_text(text);
 }
 
+/// What a user chose is parsed by that user.
 std::string ExaminerChild::look(const Errand& errand, const std::string& key, std::shared_ptr<const Fd>& memory) const {
-  const Process& process = errand.question.process;
-  auto seen = reader_.look_at(process.pid, process.identity);
-  if (!seen) return std::string(kNothing);
-  if (errand.question.ask == Ask::kLook) {
-    memory = seen->memory;
-    return sealed(to_text(*seen), key, kSealedProcess);
+  const Question& question = errand.question;
+  const bool for_variables = question.ask == Ask::kVariables;
+  const Opening what = for_variables ? Opening::kBoth : Opening::kMaps;
+  auto opened = reader_.open(question.process.pid, question.process.identity, what);
+  if (!opened) return std::string(kNothing);
+  const auto confined =
+      confine(opened->process.user, opened->root.descriptor(), options_.reading ? &*options_.reading : nullptr);
+  if (!confined) {
+    (void)std::fprintf(stderr, "inductorfs: no process is looked at: %s\n", confined.error().what().c_str());
+    ::_exit(EXIT_FAILURE);
   }
-  auto environment = reader_.environment_of(*seen);
+  const bool is_seen = look_at(*opened);
+  // It runs another program by now: whoever asks may ask again.
+  if (!is_seen && opened->maps && opened->has_memory) ::_exit(EXIT_FAILURE);
+  if (!is_seen) return std::string(kNothing);
+  if (!for_variables) {
+    memory = opened->process.memory;
+    return sealed(to_text(opened->process), key, kSealedProcess);
+  }
+  auto environment = environment_of(*opened);
   if (!environment) return std::string(kNothing);
-  auto files = reader_.files_of(*seen, *environment);
+  auto files = files_of(*opened, *environment);
   return sealed(to_text(Variables{std::move(*environment), std::move(files)}), key, kSealedFiles);
 }
 

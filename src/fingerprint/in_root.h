@@ -30,6 +30,8 @@ class InRoot {
   [[nodiscard]] static InRoot host() { return InRoot(Fd()); }
   [[nodiscard]] static Result<InRoot> open(const std::string& directory);
   [[nodiscard]] bool is_host() const { return !root_; }
+  /// Returns its directory; -1: the host's.
+  [[nodiscard]] int descriptor() const { return root_.get(); }
   /// Opens what the path leads to; symbolic links are followed in the root.
   [[nodiscard]] Result<Fd> open_at_path(const std::string& path, int flags) const;
   /// Returns the path without any symbolic link in it.

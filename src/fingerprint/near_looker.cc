@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/base/loose_thread.h"
 #include "looker.h"
+#include "opened_process.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -15,9 +16,11 @@ class NearLooker final : public Looker {
   Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) override {
     Looked<Process> looked;
     (void)run_loose(kLookName, [&] {
-      looked.found = reader_.look_at(pid, identity);
+      auto opened = reader_.open(pid, identity, Opening::kMaps);
+      if (!opened || !fingerprint::look_at(*opened)) return;
+      looked.found = std::move(opened->process);
       // A descriptor of that thread is none of this one's. Who may look himself sees an exec without it.
-      if (looked.found) looked.found->memory.reset();
+      looked.found->memory.reset();
     });
     return looked;
   }
@@ -30,9 +33,12 @@ class NearLooker final : public Looker {
   Looked<Variables> variables_of(const Process& process) override {
     Looked<Variables> looked;
     (void)run_loose(kLookName, [&] {
-      auto environment = reader_.environment_of(process);
+      auto opened = reader_.open(process.pid, process.identity, Opening::kVariables);
+      if (!opened) return;
+      opened->process = process;
+      auto environment = environment_of(*opened);
       if (!environment) return;
-      auto files = reader_.files_of(process, *environment);
+      auto files = files_of(*opened, *environment);
       looked.found = Variables{std::move(*environment), std::move(files)};
     });
     return looked;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "package_reader.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -15,8 +12,6 @@
 #include "child.h"
 #include "compiler_files.h"
 #include "facts.h"
-#include "inductorfs/base/fd.h"
-#include "inductorfs/base/read_bounds.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
@@ -167,22 +162,6 @@ KeyMemory memory_of(const std::string& cache_file, bool has_our_root, uid_t user
   return has_our_root ? KeyMemory(cache_file, user) : KeyMemory::of_containers(cache_file, user);
 }
 
-/// From here on whoever takes this process over by what it reads may read what its user may, in that root, and do
-/// nothing else. Without a filter, which `mount` and `status` tell, it has the user's other rights, too; without
-/// Landlock it may read in this host's root.
-Result<void> confine(const FileUser& user, const std::string& root) {
-  const auto filter = filter_of_reading();
-  (void)codec::digest_of("");  // what OpenSSL loads at its first use it may not load under a filter
-  const pid_t parent = ::getppid();
-  const Fd top = root.empty() ? Fd() : Fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  INDUCTORFS_TRY(become(user));
-  const Result<void> inside = root.empty() ? Result<void>() : bound_reading(top.get());
-  if (!inside && inside.error().code() != ErrorCode::kNotSupported) return inside;
-  // With the other user the kernel has forgotten it: whoever waits for this process may end.
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(EXIT_FAILURE);
-  return filter && *filter ? (*filter)->apply() : Result<void>();
-}
-
 /// Reads without a deadline.
 Fact read_here(const ChildRequest& request, const InRoot& root, const Fact& cpu, KeyMemory& memory) {
   const Process& process = request.process;
@@ -206,7 +185,9 @@ Result<std::string> answer_to(const ChildRequest& request) {
   if (root) {
     KeyMemory memory = memory_of(request.cache_file, root->is_host(), process.user.user);
     const Fact cpu = request.facet == Facet::kCompiler ? cpu_facts().first : Fact();  // of this host's files
-    INDUCTORFS_TRY(confine(process.user, request.root));
+    const auto filter = filter_of_reading();
+    (void)codec::digest_of("");  // what OpenSSL loads at its first use it may not load under a filter
+    INDUCTORFS_TRY(confine(process.user, root->descriptor(), filter && *filter ? &**filter : nullptr));
     fact = read_here(request, *root, cpu, memory);
     for (const auto& one : memory.learned()) learned.push_back({one.name, one.manifest, one.value});
   } else {

@@ -3,9 +3,14 @@
 
 #include <grp.h>
 #include <linux/capability.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
+
 #include "inductorfs/base/capabilities.h"
+#include "inductorfs/base/read_bounds.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -22,6 +27,16 @@ Result<void> become(const FileUser& user) {
   (void)!::setresgid(user.group, user.group, user.group);
   (void)!::setresuid(user.user, user.user, user.user);
   return keep_capabilities({});
+}
+
+Result<void> confine(const FileUser& user, int root, const CallFilter* filter) {
+  const pid_t parent = ::getppid();
+  INDUCTORFS_TRY(become(user));
+  const Result<void> inside = root < 0 ? Result<void>() : bound_reading(root);
+  if (!inside && inside.error().code() != ErrorCode::kNotSupported) return inside;
+  // With the other user the kernel has forgotten it: whoever waits for this process may end.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(EXIT_FAILURE);
+  return filter != nullptr ? filter->apply() : Result<void>();
 }
 
 }  // namespace inductorfs::fingerprint

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/result.h"
 
 namespace inductorfs::fingerprint {
@@ -24,5 +25,11 @@ struct FileUser {
 /// not root it changes nothing; where it is and may not become another user, it keeps its number and no capability. For
 /// a process with one thread, because the groups are those of the process.
 [[nodiscard]] Result<void> become(const FileUser& user);
+
+/// Becomes that user, who then opens files below `root` alone (by Landlock; -1: wherever he may), is under `filter`
+/// (nullptr: under none), and ends with the process that started this one. From there on whoever takes this process
+/// over by what it reads may read that, and do nothing else. Without a filter, which `mount` and `status` tell, he has
+/// the user's other rights, too; without Landlock he may read in this host's root.
+[[nodiscard]] Result<void> confine(const FileUser& user, int root, const CallFilter* filter);
 
 }  // namespace inductorfs::fingerprint

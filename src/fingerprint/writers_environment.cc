@@ -10,7 +10,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/text.h"
 #include "inductorfs/fingerprint/variables.h"
-#include "writers_process.h"
+#include "opened_process.h"
 
 // os.environ of Python calls setenv(3), which changes the process's `environ`, not what /proc/PID/environ shows: that
 // is the block on the stack that the kernel made at exec. So the array is read from the process's memory.
@@ -43,11 +43,10 @@ void take(Values& values, std::string_view text) {
   values.emplace(name, text.substr(equals + 1));  // the first of two wins, as in getenv(3)
 }
 
-/// The memory of another process through its `mem` file. Immutable after construction.
+/// The memory of another process through its `mem` file, which must outlive this. Immutable after construction.
 class Memory {
  public:
-  explicit Memory(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  explicit operator bool() const { return static_cast<bool>(fd_); }
+  explicit Memory(const Fd& file) : fd_(file) {}
 
   /// As much as can be read up to `size`: the rest may not be mapped.
   [[nodiscard]] size_t read(uint64_t address, char* out, size_t size) const {
@@ -67,7 +66,7 @@ class Memory {
   }
 
  private:
-  Fd fd_;
+  const Fd& fd_;
 };
 
 /// The pointers of the array up to its null; empty when it has no end within the limit.
@@ -135,6 +134,22 @@ Values read_texts(const Memory& memory, std::vector<uint64_t> pointers) {
   return values;
 }
 
+std::optional<LiveEnvironment> from_memory(const OpenedProcess& opened) {
+  const uint64_t address = opened.process.environ_address;
+  if (address == 0 || !opened.memory) return std::nullopt;
+  const Memory memory(opened.memory);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto array = memory.word(address);
+    if (!array) return std::nullopt;
+    if (*array == 0) return LiveEnvironment{{}, true};  // clearenv(3) leaves a null pointer
+    auto pointers = read_array(memory, *array);
+    if (!pointers) continue;
+    Values values = read_texts(memory, std::move(*pointers));
+    if (memory.word(address) == array) return LiveEnvironment{std::move(values), true};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool names_job(std::string_view name) {
@@ -145,28 +160,13 @@ bool names_job(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-std::optional<LiveEnvironment> ProcReader::from_memory(const Process& process) const {
-  if (process.environ_address == 0) return std::nullopt;
-  const Memory memory(path(process.pid, "mem"));
-  if (!memory) return std::nullopt;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const auto array = memory.word(process.environ_address);
-    if (!array) return std::nullopt;
-    if (*array == 0) return LiveEnvironment{{}, true};  // clearenv(3) leaves a null pointer
-    auto pointers = read_array(memory, *array);
-    if (!pointers) continue;
-    Values values = read_texts(memory, std::move(*pointers));
-    if (memory.word(process.environ_address) == array) return LiveEnvironment{std::move(values), true};
-  }
-  return std::nullopt;
-}
-
-std::optional<LiveEnvironment> ProcReader::environment_of(const Process& process) const {
-  if (auto live = from_memory(process)) return live;
-  const auto text = read_file(AT_FDCWD, path(process.pid, "environ"), kBlockLimit);
-  if (!text) return std::nullopt;
+std::optional<LiveEnvironment> environment_of(const OpenedProcess& opened) {
+  if (auto live = from_memory(opened)) return live;
+  std::string text(kBlockLimit, '\0');
+  const auto size = pread_full(opened.first_environment.get(), text.data(), text.size(), 0);
+  if (!size || *size == kBlockLimit) return std::nullopt;
   LiveEnvironment first;
-  std::string_view rest = *text;
+  std::string_view rest = std::string_view(text).substr(0, *size);
   while (!rest.empty()) take(first.values, take_part(rest, '\0'));
   return first;
 }

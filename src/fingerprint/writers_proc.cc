@@ -17,6 +17,7 @@
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "key_memory.h"
+#include "opened_process.h"
 #include "writers_process.h"
 
 namespace inductorfs::fingerprint {
@@ -40,6 +41,7 @@ constexpr size_t kFields = 26;
 
 /// PF_FORKNOEXEC of the kernel's include/linux/sched.h.
 constexpr uint64_t kForkedFlag = 0x40;
+constexpr uint64_t kSymbolFileLimit = uint64_t{4} << 30;
 /// A program that executes others without end is not looked at.
 constexpr int kMostPrograms = 4;
 
@@ -68,16 +70,10 @@ std::string_view read_once(const std::string& path, std::array<char, kStatLimit>
   return size > 0 ? std::string_view(buffer.data(), static_cast<size_t>(size)) : std::string_view();
 }
 
-std::optional<struct stat> status_of(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return std::nullopt;
-  return status;
-}
-
 /// Which files a package has: its directory, and the file that every installation writes anew.
-std::string package_identity(const std::string& directory, std::string_view marker) {
-  const auto folder = status_of(directory);
-  const auto file = status_of(directory + "/" + std::string(marker));
+std::string package_identity(const InRoot& root, const std::string& directory, std::string_view marker) {
+  const auto folder = root.status(directory);
+  const auto file = root.status(directory + "/" + std::string(marker));
   if (!folder || !file) return {};
   return std::to_string(folder->st_dev) + ":" + std::to_string(folder->st_ino) + " " + identity_of(*file);
 }
@@ -166,8 +162,7 @@ void take(Maps& maps, const MappedFile& file) {
 }
 
 /// Calls `use` for each whole line; false when the file has more than kMapsLimit, empty when it cannot be read.
-std::optional<bool> read_lines(const std::string& path, const std::function<void(std::string_view)>& use) {
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+std::optional<bool> read_lines(const Fd& fd, const std::function<void(std::string_view)>& use) {
   if (!fd) return std::nullopt;
   std::string buffer;
   size_t total = 0;
@@ -193,7 +188,7 @@ std::optional<bool> read_lines(const std::string& path, const std::function<void
 }
 
 /// Containers of one image differ by what is mounted below their roots.
-std::string mounts_digest(const std::string& mountinfo) {
+std::string mounts_digest(const Fd& mountinfo) {
   codec::Hasher hasher;
   (void)read_lines(mountinfo, [&hasher](std::string_view line) {
     hasher.update(line);
@@ -312,24 +307,20 @@ bool ProcReader::maps_our_paths(pid_t pid) const {
   return !space.empty() && space == read_link("/proc/self/ns/mnt") && read_link("/proc/self/root") == "/";
 }
 
-/// Sets the process's root, and makes the paths of what it has mapped paths within that root.
-void ProcReader::enter_root(Process& process) const {
-  process.space = read_link(path(process.pid, "ns/mnt"));
-  const bool same = !process.space.empty() && process.space == read_link("/proc/self/ns/mnt");
-  const std::string root = path(process.pid, "root");
-  const bool usual = maps_our_paths(process.pid);
-  process.other_root = !usual || read_link(root) != "/";
-  if (usual) return;
-  process.root = root;
-  if (!same) process.mounts = mounts_digest(path(process.pid, "mountinfo"));
-  // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
-  const std::string prefix = read_link(process.root) + "/";
-  for (Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) {
-    if (prefix != "//" && package->path.starts_with(prefix)) package->path.erase(0, prefix.size() - 1);
-  }
-  for (Package& engine : process.engines) {
-    if (prefix != "//" && engine.path.starts_with(prefix)) engine.path.erase(0, prefix.size() - 1);
-  }
+/// False when there is no way to its root.
+bool ProcReader::find_root(OpenedProcess& opened) const {
+  const pid_t pid = opened.process.pid;
+  opened.space = space_of(pid);
+  opened.root_link = read_link(root_of(pid));
+  opened.maps_our_paths = maps_our_paths(pid);
+  if (opened.maps_our_paths) return true;
+  auto root = InRoot::open(root_of(pid));
+  if (!root) return false;
+  opened.root = std::move(*root);
+  opened.root_path = root_of(pid);
+  const bool same = !opened.space.empty() && opened.space == read_link("/proc/self/ns/mnt");
+  if (!same) opened.mounts = open_part(pid, "mountinfo");
+  return true;
 }
 
 /// The kernel makes addresses random unless the host (`sysctl`) or the process (`setarch -R`, a debugger) has turned it
@@ -345,26 +336,12 @@ bool ProcReader::has_random_addresses(pid_t pid) const {
 
 std::shared_ptr<const Held> ProcReader::hold(const Process& process) const {
   auto held = std::make_shared<Held>();
-  held->root = Fd(open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  held->space = Fd(open(path(process.pid, "ns/mnt").c_str(), O_RDONLY | O_CLOEXEC));
+  held->root = Fd(::open(process.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  held->space = Fd(::open(path(process.pid, "ns/mnt").c_str(), O_RDONLY | O_CLOEXEC));
   const bool lacks_space = !held->space && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
   // Afterwards: another process may have had the number by then.
   const auto stat = stat_of(process.pid);
   return held->root && stat && stat->identity == process.identity && !lacks_space ? held : nullptr;
-}
-
-std::vector<NamedFile> ProcReader::files_of(const Process& process, const LiveEnvironment& environment) const {
-  std::vector<NamedFile> files = named_files(environment.values, process.torch.path);
-  if (files.empty()) return files;
-  const std::string top = process.root.empty() ? "/" : process.root;
-  const Fd root(open(top.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  for (NamedFile& file : files) {
-    if (!file.path.starts_with('/') || !root) continue;
-    const auto found = open_in_root(root.get(), file.path, O_PATH);
-    struct stat status {};
-    if (found && fstat(found->get(), &status) == 0) file.identity = identity_of(status);
-  }
-  return files;
 }
 
 bool is_in_use(const Fd& pagemap) {
@@ -374,74 +351,137 @@ bool is_in_use(const Fd& pagemap) {
   return pread(pagemap.get(), &byte, 1, 0) < 0 && errno == EINVAL;
 }
 
-std::optional<Process> ProcReader::look_at(pid_t pid, const ProcessIdentity& identity) const {
+Fd ProcReader::open_part(pid_t pid, std::string_view name, int flags) const {
+  return Fd(::open(path(pid, name).c_str(), flags | O_CLOEXEC));
+}
+
+std::optional<OpenedProcess> ProcReader::open(pid_t pid, const ProcessIdentity& identity, Opening what) const {
   for (int turn = 0; turn < kMostPrograms; ++turn) {
     const auto stat = stat_of(pid);
     if (!stat || !identity.may_be(stat->identity)) return std::nullopt;  // another process has the number by now
-    if (auto process = look_once(pid, *stat)) return process;
+    auto opened = open_once(pid, *stat, what);
     const auto after = stat_of(pid);
-    if (!after || (after->identity == stat->identity && after->is_forked == stat->is_forked)) break;
+    if (!after) return std::nullopt;
+    if (after->identity == stat->identity && after->is_forked == stat->is_forked) return opened;
   }
   return std::nullopt;
 }
 
-/// Nothing when it cannot be examined, or has become another program meanwhile.
-std::optional<Process> ProcReader::look_once(pid_t pid, const ProcessStat& before) const {
-  Fd memory(open(path(pid, "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
-  Maps maps;
-  maps.executable = read_link(path(pid, "exe"));
-  const auto whole = read_lines(path(pid, "maps"), [&maps](std::string_view line) {
-    if (const auto file = parse_line(line)) take(maps, *file);
-  });
-  if (!whole) return std::nullopt;
-  Process& process = maps.process;
-  process.pid = pid;
-  process.identity = before.identity;
-  process.is_forked = before.is_forked;
-  process.whole = *whole;
-  process.shows_exec = has_random_addresses(pid);
+std::optional<OpenedProcess> ProcReader::open_once(pid_t pid, const ProcessStat& stat, Opening what) const {
   auto user = user_of(pid);
-  const auto stat = stat_of(pid);
-  if (!user || !stat || !(stat->identity == before.identity) || stat->is_forked != before.is_forked) {
-    return std::nullopt;
-  }
-  if (memory) process.memory = std::make_shared<const Fd>(std::move(memory));
-  process.owner = stat->owner;
+  if (!user) return std::nullopt;
+  OpenedProcess opened;
+  Process& process = opened.process;
+  process.pid = pid;
+  process.identity = stat.identity;
+  process.owner = stat.owner;
   process.user = std::move(*user);
-  if (!process.has_package()) return std::move(process);
-  enter_root(process);
-  process.torch.identity = package_identity(process.root + process.torch.path, "version.py");
+  process.is_forked = stat.is_forked;
+  process.shows_exec = has_random_addresses(pid);
+  opened.has_memory = stat.size > 0;
+  if (what != Opening::kVariables) {
+    opened.maps = open_part(pid, "maps");
+    if (Fd memory = open_part(pid, "pagemap")) process.memory = std::make_shared<const Fd>(std::move(memory));
+    opened.executable_path = read_link(path(pid, "exe"));
+    opened.executable = open_part(pid, "exe", O_PATH);
+  }
+  if (what != Opening::kMaps) {
+    opened.memory = open_part(pid, "mem");
+    opened.first_environment = open_part(pid, "environ");
+  }
+  return find_root(opened) ? std::optional(std::move(opened)) : std::nullopt;
+}
+
+namespace {
+
+/// Which files its packages are.
+void identify(Process& process, const InRoot& root) {
+  process.torch.identity = package_identity(root, process.torch.path, "version.py");
   if (process.triton.path.empty()) {
     // torch loads Triton when it compiles for it; which one that would be is known before.
     const std::string beside = process.torch.path.substr(0, process.torch.path.rfind('/')) + "/triton";
-    if (status_of(process.root + beside)) process.triton.path = beside;
+    if (root.status(beside)) process.triton.path = beside;
   }
   if (!process.torch.path.empty()) {
     process.site.path = process.torch.path.substr(0, std::max<size_t>(process.torch.path.rfind('/'), 1));
-    const auto found = status_of(process.root + process.site.path + "/");
+    const auto found = root.status(process.site.path + "/");
     if (found) process.site.identity = identity_of(*found);
   }
-  keep_engines_elsewhere(process, [&process](const std::string& folder) {
-    return package_identity(process.root + folder, "__init__.py");
-  });
+  keep_engines_elsewhere(process,
+                         [&root](const std::string& folder) { return package_identity(root, folder, "__init__.py"); });
   if (!process.triton.path.empty()) {
-    process.triton.identity = package_identity(process.root + process.triton.path, "__init__.py");
+    process.triton.identity = package_identity(root, process.triton.path, "__init__.py");
   }
   for (Package* const library : {&process.libc, &process.libstdcxx}) {
-    const auto found = library->path.empty() ? std::nullopt : status_of(process.root + library->path);
+    const auto found = library->path.empty() ? std::nullopt : root.status(library->path);
     if (found) library->identity = identity_of(*found);
   }
+}
 
-  // A program that names `environ` itself has it in its own data (a copy relocation), and libc uses that one.
-  const std::pair<std::string, uint64_t> files[] = {{path(pid, "exe"), maps.executable_start},
-                                                    {process.root + process.libc.path, maps.libc_start}};
-  for (const auto& [file, start] : files) {
-    const auto place = start == 0 ? std::nullopt : find_environ(file);
-    if (!place) continue;
-    process.environ_address = place->fixed ? place->offset : start + place->offset;
-    break;
+/// A program that names `environ` itself has it in its own data (a copy relocation), and libc uses that one: of a
+/// program that its user may run and not read nobody knows.
+uint64_t environ_address_of(const OpenedProcess& opened, const Maps& maps) {
+  const auto address_in = [](const Fd& file, uint64_t start) -> uint64_t {
+    const auto place = find_environ(file);
+    if (!place) return 0;
+    return place->fixed ? place->offset : start + place->offset;
+  };
+  if (maps.executable_start != 0) {
+    const auto program = reopen_regular(opened.executable, maps.executable, kSymbolFileLimit);
+    const uint64_t address = program ? address_in(*program, maps.executable_start) : 0;
+    if (!program || address != 0) return address;
   }
-  return std::move(process);
+  const std::string& libc = maps.process.libc.path;
+  const auto file =
+      maps.libc_start == 0 ? fail(ErrorCode::kNotFound) : opened.root.open_regular(libc, kSymbolFileLimit);
+  return file ? address_in(*file, maps.libc_start) : 0;
+}
+
+/// Makes the paths of what it has mapped paths within its root.
+void enter_root(Process& process, const OpenedProcess& opened) {
+  process.space = opened.space;
+  process.other_root = !opened.maps_our_paths || opened.root_link != "/";
+  if (opened.maps_our_paths) return;
+  process.root = opened.root_path;
+  if (opened.mounts) process.mounts = mounts_digest(opened.mounts);
+  // After chroot(2) alone these paths begin with the root, counted from the root of the mount namespace.
+  const std::string prefix = opened.root_link + "/";
+  if (prefix == "//") return;
+  const auto cut = [&prefix](Package& package) {
+    if (package.path.starts_with(prefix)) package.path.erase(0, prefix.size() - 1);
+  };
+  for (Package* const package : {&process.torch, &process.triton, &process.libc, &process.libstdcxx}) cut(*package);
+  std::ranges::for_each(process.engines, cut);
+}
+
+}  // namespace
+
+bool look_at(OpenedProcess& opened) {
+  Maps maps;
+  maps.executable = opened.executable_path;
+  maps.process = std::move(opened.process);
+  Process& process = maps.process;
+  const auto whole = read_lines(opened.maps, [&maps](std::string_view line) {
+    if (const auto file = parse_line(line)) take(maps, *file);
+  });
+  process.whole = whole.value_or(false);
+  if (whole && process.has_package()) {
+    enter_root(process, opened);
+    identify(process, opened.root);
+    process.environ_address = environ_address_of(opened, maps);
+  }
+  opened.process = std::move(process);
+  return whole.has_value();
+}
+
+std::vector<NamedFile> files_of(const OpenedProcess& opened, const LiveEnvironment& environment) {
+  std::vector<NamedFile> files = named_files(environment.values, opened.process.torch.path);
+  for (NamedFile& file : files) {
+    if (!file.path.starts_with('/')) continue;
+    const auto status = opened.root.status(file.path);
+    if (status) file.identity = identity_of(*status);
+  }
+  return files;
 }
 
 }  // namespace inductorfs::fingerprint

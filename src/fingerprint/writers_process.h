@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -85,7 +86,7 @@ struct Process {
   std::vector<Package> engines{};
   std::string soabi;             ///< "cpython-311-x86_64-linux-gnu", from the names of mapped extension modules
   uint64_t environ_address = 0;  ///< address of the variable `environ`; 0: not found
-  std::vector<NamedFile> files;  ///< those that its variables name (ProcReader::files_of); empty before these were read
+  std::vector<NamedFile> files;  ///< those that its variables name (files_of()); empty before these were read
   CompilerCall compiler;         ///< as `files`
   Told told{};                   ///< by the examiner's child that has looked; empty where this process has
   Told named{};                  ///< the same of `files` and `compiler`
@@ -154,6 +155,9 @@ class Writer {
   std::shared_ptr<const Look> look_;
 };
 
+struct OpenedProcess;
+enum class Opening { kMaps, kVariables, kBoth };
+
 /// Reads one /proc directory. Immutable after construction.
 class ProcReader {
  public:
@@ -176,25 +180,19 @@ class ProcReader {
   /// there from here, whatever the process's root is. Equal roots of different namespaces can have other file systems
   /// below them.
   [[nodiscard]] bool maps_our_paths(pid_t pid) const;
-  /// Examines a process; one whose `identity` does not show its program as the program that it runs then. This and the
-  /// functions below may block for ever: on the process's memory map, which the
-  /// process may hold while it waits for a write of its own to this very mount, and on the file systems that it uses.
-  /// Empty when the mapped files may not be seen, or the process has none (a kernel thread, a zombie).
-  [[nodiscard]] std::optional<Process> look_at(pid_t pid, const ProcessIdentity& identity) const;
+  /// Opens what is read of a process; of one whose `identity` does not show its program what it runs then. It may block
+  /// for ever, as long as the process is about to run another program. Empty when the process has ended.
+  [[nodiscard]] std::optional<OpenedProcess> open(pid_t pid, const ProcessIdentity& identity, Opening what) const;
   /// Opens the files of a process with another root; nullptr when it has ended. Does not block.
   [[nodiscard]] std::shared_ptr<const Held> hold(const Process& process) const;
-  /// Reads the environment; empty when neither its memory nor its first environment may be read.
-  [[nodiscard]] std::optional<LiveEnvironment> environment_of(const Process& process) const;
-  /// Returns the files that the variables of this environment name, with their identities.
-  [[nodiscard]] std::vector<NamedFile> files_of(const Process& process, const LiveEnvironment& environment) const;
 
  private:
   [[nodiscard]] bool has_our_numbers(pid_t pid) const;
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
-  [[nodiscard]] std::optional<Process> look_once(pid_t pid, const ProcessStat& before) const;
-  void enter_root(Process& process) const;
+  [[nodiscard]] Fd open_part(pid_t pid, std::string_view name, int flags = O_RDONLY) const;
+  [[nodiscard]] std::optional<OpenedProcess> open_once(pid_t pid, const ProcessStat& stat, Opening what) const;
+  [[nodiscard]] bool find_root(OpenedProcess& opened) const;
   [[nodiscard]] bool has_random_addresses(pid_t pid) const;
-  [[nodiscard]] std::optional<LiveEnvironment> from_memory(const Process& process) const;
 
   std::string proc_;
 };
@@ -205,7 +203,7 @@ struct SymbolPlace {
   bool fixed = false;
   uint64_t offset = 0;
 };
-/// Finds `environ` in a file; empty when the file does not define it.
-[[nodiscard]] std::optional<SymbolPlace> find_environ(const std::string& file);
+/// Finds `environ` in an open file; empty when the file does not define it.
+[[nodiscard]] std::optional<SymbolPlace> find_environ(const Fd& file);
 
 }  // namespace inductorfs::fingerprint

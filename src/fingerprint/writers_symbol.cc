@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "inductorfs/base/fd.h"
-#include "inductorfs/base/regular_file.h"
 #include "writers_process.h"
 
 namespace inductorfs::fingerprint {
@@ -78,19 +77,16 @@ std::optional<uint64_t> find_value(int fd, const Elf64_Ehdr& header) {
 
 }  // namespace
 
-std::optional<SymbolPlace> find_environ(const std::string& file) {
-  constexpr uint64_t kLimit = uint64_t{4} << 30;
-  const auto fd = open_regular(file, kLimit);
-  if (!fd) return std::nullopt;
+std::optional<SymbolPlace> find_environ(const Fd& fd) {
   Elf64_Ehdr header;
-  if (!read_at(fd->get(), 0, &header, 1) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+  if (!read_at(fd.get(), 0, &header, 1) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != kOurData) {
     return std::nullopt;
   }
-  const auto value = find_value(fd->get(), header);
+  const auto value = find_value(fd.get(), header);
   if (!value) return std::nullopt;
   if (header.e_type == ET_EXEC) return SymbolPlace{true, *value};
-  const auto first = first_address(fd->get(), header);
+  const auto first = first_address(fd.get(), header);
   if (!first || *value < *first) return std::nullopt;
   return SymbolPlace{false, *value - *first};
 }

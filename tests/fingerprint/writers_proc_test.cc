@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -14,7 +15,9 @@
 #include <optional>
 
 #include "fingerprint/in_root.h"
+#include "fingerprint/opened_process.h"
 #include "fingerprint/writers_process.h"
+#include "inductorfs/base/fd.h"
 #include "support/lacks.h"
 #include "support/patience.h"
 #include "writers_fixture.h"
@@ -29,6 +32,10 @@ using testing::judge_to_the_end;
 using testing::Site;
 using testing::write_text;
 namespace fs = std::filesystem;
+
+std::optional<SymbolPlace> environ_in(const std::string& path) {
+  return find_environ(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+}
 
 /// A /proc of files. Process 7 is the child of 5.
 class FakeProcTest : public ::testing::Test {
@@ -375,12 +382,11 @@ TEST_F(FakeProcTest, IsNotHeldUpByWildPointers) {
   }
   write_text(proc_ + "/7/mem", memory);
   const ProcReader reader(proc_);
-  Process process;
-  process.pid = 7;
-  process.torch.path = site_.torch();
+  auto opened = reader.open(7, {100, 0, 0}, Opening::kVariables);
+  ASSERT_TRUE(opened);
   for (const uint64_t address : {uint64_t{8}, uint64_t{16}, uint64_t{1} << 15, ~uint64_t{0}, uint64_t{1} << 63}) {
-    process.environ_address = address;
-    const auto environment = reader.environment_of(process);
+    opened->process.environ_address = address;
+    const auto environment = environment_of(*opened);
     ASSERT_TRUE(environment);
     EXPECT_TRUE(environment->values.empty());
   }
@@ -401,10 +407,10 @@ TEST_F(FakeProcTest, ReadsTheArrayInMemory) {
   put_text(8190, "PTXAS_OPTIONS=across a page");
   put_text(16380, "CPAT");
   write_text(proc_ + "/7/mem", memory);
-  Process process;
-  process.pid = 7;
-  process.environ_address = 64;
-  const auto environment = ProcReader(proc_).environment_of(process);
+  auto opened = ProcReader(proc_).open(7, {100, 0, 0}, Opening::kVariables);
+  ASSERT_TRUE(opened);
+  opened->process.environ_address = 64;
+  const auto environment = environment_of(*opened);
   ASSERT_TRUE(environment);
   EXPECT_TRUE(environment->live);
   EXPECT_EQ(environment->values,
@@ -496,11 +502,11 @@ TEST(FindEnviron, FindsTheVariableOfTheCLibrary) {
     libc = line.substr(line.find('/'));
   }
   ASSERT_FALSE(libc.empty());
-  const auto place = find_environ(libc);
+  const auto place = environ_in(libc);
   ASSERT_TRUE(place);
   EXPECT_FALSE(place->fixed);
   // Either libc's own is in use, or this program has a copy and libc's was left at its first value.
-  const auto copy = find_environ("/proc/self/exe");
+  const auto copy = environ_in("/proc/self/exe");
   if (!copy) {
     EXPECT_EQ(*reinterpret_cast<char***>(start + place->offset), environ);
   }
@@ -514,11 +520,11 @@ TEST(FindEnviron, RefusesWhatIsNoProgram) {
                                               "ELF"),
                                   std::string(64, '\xff'), std::string(4096, '\0')}) {
     write_text(path, text);
-    EXPECT_FALSE(find_environ(path));
+    EXPECT_FALSE(environ_in(path));
   }
-  EXPECT_FALSE(find_environ(temporary / "absent"));
-  EXPECT_FALSE(find_environ(temporary.path()));
-  EXPECT_FALSE(find_environ("/dev/null"));
+  EXPECT_FALSE(environ_in(temporary / "absent"));
+  EXPECT_FALSE(environ_in(temporary.path()));
+  EXPECT_FALSE(environ_in("/dev/null"));
 }
 
 /// Every byte of the headers, changed one at a time: an answer or none, and never a read past what is there.
@@ -532,7 +538,7 @@ TEST(FindEnviron, SurvivesDamagedHeaders) {
       std::string damaged = program.substr(0, 1 << 16);
       damaged[i] = value;
       write_text(path, damaged);
-      (void)find_environ(path);
+      (void)environ_in(path);
     }
   }
 }

@@ -27,18 +27,23 @@ from inductorfs_testing.taken_over import (CREATE, HERE, LIBC, READ, WRITE, Atte
 from inductorfs_testing.twin import describe
 
 USER, OTHER = 65534, 54322
-LOOKS = 1 << 1 | 1 << 2 | 1 << 19  # linux/capability.h: DAC_OVERRIDE, DAC_READ_SEARCH, SYS_PTRACE
-OF_READING = LOOKS | 1 << 5 | 1 << 6 | 1 << 7  # of who has a package read: KILL, SETGID, SETUID
+# linux/capability.h, of who has a package read: DAC_OVERRIDE, DAC_READ_SEARCH, SYS_PTRACE, KILL, SETGID, SETUID
+OF_READING = 1 << 1 | 1 << 2 | 1 << 19 | 1 << 5 | 1 << 6 | 1 << 7
 OPENAT = {"x86_64": "257 ", "aarch64": "56 "}[platform.machine()]
 MIB = 1 << 20
 KEY = 0x1FD00000 + os.getpid() % 0x10000  # of System V's
 PLACES = ("/", "/etc", "/tmp", "/var/tmp", "/run", "/dev/shm", "/root")
-# A program with so much mapped that to look at it takes a while. For each line it maps more, and asks for a name.
+# A program with so much mapped that to look at it takes a while. For each line it maps more, and asks for a name. `root`: it has that one,
+# in a mount namespace of its own.
 CROWD = """
 import ctypes, os, sys
-cache, user = sys.argv[1:]
-os.setgid(int(user)); os.setuid(int(user))
+cache, user, root = sys.argv[1:]
 libc, pages = ctypes.CDLL(None), 50_000
+at = os.open(cache, os.O_PATH)
+if root:
+    assert libc.unshare(0x20000) == 0
+    os.chroot(root)
+os.setgroups([]); os.setgid(int(user)); os.setuid(int(user))
 libc.mmap.restype = ctypes.c_void_p
 def mapped(size):
     return libc.mmap(None, ctypes.c_size_t(size), 1, 0x22, -1, ctypes.c_long(0))
@@ -47,7 +52,8 @@ for page in range(0, pages, 2):
     libc.mprotect(ctypes.c_void_p(start + 4096 * page), ctypes.c_size_t(4096), 0)
 for number, line in enumerate(sys.stdin):
     mapped(4096)
-    os.path.exists(f"{cache}/fxgraph/{number}")
+    try: os.stat(f"fxgraph/{number}", dir_fd=at)
+    except OSError: pass
     print("asked", flush=True)
 """
 IDLE = "import ctypes, signal, sys\nctypes.CDLL(None).prctl(4, int(sys.argv[1]))\nprint('ready', flush=True)\nwhile True: signal.pause()"
@@ -70,10 +76,10 @@ def ended(pid):
 class Crowd:
     """A user's program that is looked at."""
 
-    def __init__(self, scene):
+    def __init__(self, scene, root=""):
         self._scene, self._node = scene, scene.node
-        self._child = subprocess.Popen([sys.executable, "-c", CROWD, scene.node.cache, str(USER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._asked = False
+        self._child = subprocess.Popen([sys.executable, "-c", CROWD, scene.node.cache, str(USER), root], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._asked, self.pid = False, self._child.pid
 
     def _ask(self):
         """Again, when it was answered."""
@@ -92,8 +98,8 @@ class Crowd:
                 os.kill(pid, signal.SIGSTOP)
                 wait_until(lambda: (status_of(pid) or "T (").count("T ("), what="a stop")  # noqa: B023
                 status = status_of(pid)
-                # The examiner's filter, and its own.
-                if status and field_of(status, "Seccomp_filters") == "2" and int(field_of(status, "CapPrm"), 16) == LOOKS:
+                # The examiner's filter, and its own: from there on it parses what it has open.
+                if status and field_of(status, "Seccomp_filters") == "2" and f"/proc/{self.pid}/maps" in files_of(pid).values():
                     return pid
                 os.kill(pid, signal.SIGCONT)
         return None
@@ -101,7 +107,7 @@ class Crowd:
     @contextlib.contextmanager
     def looked_at(self):
         """The number of a process that looks, and stands still."""
-        pid = wait_until(self._stopped, 120, "a process that looks, with its rights and under its filter", pause=0)
+        pid = wait_until(self._stopped, 120, "a process that looks, under its filter", pause=0)
         try:
             yield pid
         finally:
@@ -179,9 +185,14 @@ class Scene:
         return {str(path): describe(path) for path in [self.open_tree, *self.open_tree.rglob("*"), *self.secrets.values(), self.node.store]}
 
     @contextlib.contextmanager
-    def looking(self):
-        with self.crowd.looked_at() as pid:
-            yield pid
+    def looking(self, root=""):
+        crowd = Crowd(self, root) if root else self.crowd
+        try:
+            with crowd.looked_at() as pid:
+                yield pid
+        finally:
+            if root:
+                crowd.end()
 
     @contextlib.contextmanager
     def reading(self, change=""):
@@ -295,19 +306,20 @@ def test_it_is_refused(scene, who, groups):
     assert not allowed, "not refused:\n" + "\n".join(allowed)
 
 
-def test_one_that_reads_packages_opens_what_its_user_may(scene):
+@pytest.mark.parametrize("who", ["looking", "reading"])
+def test_it_opens_what_its_user_may(scene, who):
     store, secrets = scene.node.store, dict(scene.secrets)
     mine = secrets.pop("of the user")
     shut = [*secrets.values(), store, store / "lock", store / "fingerprint.cache", scene.node.log, "/etc/shadow", "/etc/gshadow", "/root", "/proc/kcore", "/proc/1/environ", "/proc/1/mem"]
     for pid in (*scene.others.values(), scene.peer.pid):
         shut += [f"/proc/{pid}/{name}" for name in ("environ", "maps", "mem", "fd", "cwd/.", "root/.", "pagemap", "ns/mnt")]
-    with scene.reading() as pid:
+    with getattr(scene, who)() as pid:
         regain = [f"capset words:0x20080522 words:{OF_READING << 32 | OF_READING},0,0", "setfsuid 0", "setfsgid 0"]
         allowed = not_refused(pid, [Attempt("open as root", [*regain, f'openat {HERE} "/etc/shadow" 0']), *map(opening, shut),
                                     opening(mine, what="may open"), opening("/etc/hosts", what="may open")])
     wrong = [line for line in allowed if not line.startswith("may open")]
     assert not wrong, "not refused:\n" + "\n".join(wrong)
-    assert len(allowed) == 2, "the files of its user, or it reads no package"
+    assert len(allowed) == 2, "the files of its user, or it reads nothing"
 
 
 def test_one_that_reads_in_another_root_stays_there(scene):
@@ -324,8 +336,18 @@ def test_one_that_reads_in_another_root_stays_there(scene):
     assert len(allowed) == 1, "the files of its root, or it reads no package"
 
 
-def test_one_that_reads_packages_is_its_user(scene):
-    with scene.reading() as pid:
+def test_one_that_looks_into_another_root_stays_there(scene):
+    if landlock() < 1:
+        lack("a kernel with Landlock")
+    outside = [scene.secrets["of the user"], scene.canary, "/etc/hosts", "/", "/proc/self/status", library()]
+    with scene.looking(str(scene.packages)) as pid:
+        allowed = not_refused(pid, [*map(opening, outside), opening(scene.packages / "torch/__init__.py", what="may open")])
+    assert [line.split()[0] for line in allowed] == ["may"], "not refused, or not of its root:\n" + "\n".join(allowed)
+
+
+@pytest.mark.parametrize("who", ["looking", "reading"])
+def test_it_is_its_user(scene, who):
+    with getattr(scene, who)() as pid:
         status, files = status_of(pid), files_of(pid)
         for names, ids in (("Uid", {str(USER)}), ("Gid", {str(USER)}), ("Groups", set())):
             assert set(field_of(status, names).split()) == ids, status
@@ -334,15 +356,13 @@ def test_one_that_reads_packages_is_its_user(scene):
     assert field_of(status, "NoNewPrivs") == "1" and field_of(status, "Seccomp") == "2", status
     assert not is_dumpable, "the user's other processes would look into it"
     strangers = [name for name in files.values() if name != "/dev/null" and not name.startswith(("pipe:", str(scene.packages)))]
-    assert not strangers, strangers
-
-
-def test_one_that_looks_has_its_question_and_nothing_else(scene):
-    with scene.looking() as pid:
-        files = files_of(pid)
-    looked_at = [name for name in files.values() if name.startswith("/proc/")]
-    strangers = [name for name in files.values() if name != "/dev/null" and not name.startswith(("socket:", "/proc/"))]
-    assert not strangers and len(looked_at) <= 3 and sum(name.startswith("socket:") for name in files.values()) == 1, files
+    if who == "reading":
+        assert not strangers, strangers
+        return
+    # Its question, and of the program that it looks at these.
+    looked_at = [f"/proc/{scene.crowd.pid}/{name}" for name in ("maps", "pagemap")] + [os.path.realpath(sys.executable)]
+    assert sorted(name for name in strangers if not name.startswith("socket:")) == sorted(looked_at), files
+    assert sum(name.startswith("socket:") for name in strangers) == 1, files
 
 
 def limits_of(pid):

@@ -13,16 +13,13 @@
 namespace inductorfs::fingerprint {
 namespace {
 
-/// What others of this mount's examiners have said of the process, and nothing that a worker says.
-std::optional<Process> told_process(const Process& question, const std::string& key) {
-  const auto is_told = [&key](const Told& told, std::string_view what) {
+/// Whether others of this mount's examiners have said it of the process, and nobody else. Who parses it is its user.
+bool is_told(const Process& process, const std::string& key) {
+  const auto is_sealed = [&key](const Told& told, std::string_view what) {
     return told.seal == seal_of(key, what, told.text);
   };
-  if (!is_told(question.told, kSealedProcess)) return std::nullopt;
-  auto process = process_from(question.told.text);
-  if (!process || question.named.text.empty()) return process;
-  const bool is_whole = is_told(question.named, kSealedFiles) && take_named(question.named.text, *process);
-  return is_whole ? std::move(process) : std::nullopt;
+  return !process.told.text.empty() && is_sealed(process.told, kSealedProcess) &&
+         (process.named.text.empty() || is_sealed(process.named, kSealedFiles));
 }
 
 }  // namespace
@@ -71,11 +68,12 @@ std::string ExaminerChild::look(const Errand& errand, const std::string& key, st
 
 /// Root and user are the examiner's own finding.
 std::string ExaminerChild::read(const Errand& errand, const std::string& key) const {
-  auto process = told_process(errand.question.process, key);
-  if (!process) return std::string(kNothing);
+  const Question& question = errand.question;
+  if (!is_told(question.process, key)) return std::string(kNothing);
   PackageRequest request;
-  request.facet = errand.question.facet;
-  request.process = std::move(*process);
+  request.facet = question.facet;
+  request.process = question.process;
+  request.path = question.request;
   // Where the store has moved meanwhile nothing is made at its old place.
   struct stat status {};
   const std::string folder = options_.cache_file.substr(0, options_.cache_file.rfind('/'));
@@ -85,7 +83,7 @@ std::string ExaminerChild::read(const Errand& errand, const std::string& key) co
   request.held = errand.held;
   request.process.user = errand.reader;
   request.process.root = errand.root;
-  return to_text(request.facet, read_package(request));
+  return have_package_read(request);
 }
 
 }  // namespace inductorfs::fingerprint

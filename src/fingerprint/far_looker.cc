@@ -99,6 +99,7 @@ class FarLooker final : public Looker {
     question.ask = Ask::kPackage;
     question.process = request.process;
     question.facet = request.facet;
+    question.request = path_for(request.facet, request.process);  // for people
     question.held = request.held ? request.held->number : 0;
     const auto answer = ask(question, patience_);
     if (!answer) return package_not_in_time(path_for(request.facet, request.process), request.deadline);

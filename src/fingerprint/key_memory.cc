@@ -54,7 +54,7 @@ std::optional<std::string> read_own(const std::string& path) {
   return got && *got == text.size() ? std::optional(std::move(text)) : std::nullopt;
 }
 
-std::optional<std::string> text_of(const nlohmann::json& object, const char* name) {
+std::optional<std::string> string_in(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_string()) return std::nullopt;
   return found->get<std::string>();
@@ -101,23 +101,31 @@ Result<Manifest> manifest_of(const InRoot& root, const std::vector<std::string>&
 }
 
 KeyMemory::KeyMemory(std::string path, uid_t owner) : path_(std::move(path)), owner_(owner) {
-  if (!path_.empty()) load();
-  for (const MountEntry& mount : read_mount_table()) {
-    if (may_be_image(mount)) images_.insert(mount.device);
-  }
+  if (const auto text = path_.empty() ? std::nullopt : read_own(path_)) load(*text);
 }
 
-void KeyMemory::load() {
-  const auto text = read_own(path_);
-  if (!text) return;
-  const auto root = nlohmann::json::parse(*text, nullptr, false);
+KeyMemory KeyMemory::handed(const std::string& text, uid_t user, bool is_of_containers) {
+  KeyMemory memory("", user);
+  memory.is_of_containers_ = is_of_containers;
+  memory.load(text);
+  return memory;
+}
+
+std::string KeyMemory::text() const {
+  KeptValues found = kept_;
+  std::erase_if(found, [this](const auto& one) { return one.second.owner != owner_ && one.second.owner != 0; });
+  return text_of(found);
+}
+
+void KeyMemory::load(const std::string& text) {
+  const auto root = nlohmann::json::parse(text, nullptr, false);
   if (!root.is_object() || root.value("format", nlohmann::json()) != kFormat) return;
   const auto kept = root.find("kept");
   if (kept == root.end() || !kept->is_object()) return;
   for (const auto& [name, entry] : kept->items()) {
     if (!entry.is_object() || kept_.size() >= kKeptLimit) continue;
-    auto manifest = text_of(entry, "manifest");
-    auto value = text_of(entry, "value");
+    auto manifest = string_in(entry, "manifest");
+    auto value = string_in(entry, "value");
     const auto owner = entry.value("owner", nlohmann::json());
     const uid_t of = owner.is_number_unsigned() ? owner.get<uid_t>() : 0;
     if (manifest && value) kept_[name] = {std::move(*manifest), std::move(*value), of};
@@ -149,7 +157,17 @@ std::string KeyMemory::identity_of_file(const struct stat& status) const {
 bool KeyMemory::tells_apart(const struct stat& status) const {
   if (nanoseconds(status.st_mtim) != nanoseconds(status.st_ctim)) return true;
   const std::string device = std::to_string(major(status.st_dev)) + ":" + std::to_string(minor(status.st_dev));
-  return !is_of_containers_ && !images_.contains(device);
+  return !is_of_containers_ && !is_image(device);
+}
+
+bool KeyMemory::is_image(const std::string& device) const {
+  if (!images_) {
+    images_.emplace();
+    for (const MountEntry& mount : read_mount_table()) {
+      if (may_be_image(mount)) images_->insert(mount.device);
+    }
+  }
+  return images_->contains(device);
 }
 
 /// A path of one host holds one package; in containers the same path holds a different one for each image.
@@ -179,6 +197,15 @@ void KeyMemory::keep(const std::string& name, std::string_view manifest, std::st
   learned_.push_back({name, std::string(manifest), std::string(value)});
 }
 
+std::string KeyMemory::text_of(const KeptValues& values) {
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [name, entry] : values) {
+    kept[name] = {{"manifest", entry.manifest}, {"value", entry.value}, {"owner", entry.owner}};
+  }
+  const nlohmann::json root = {{"format", kFormat}, {"kept", std::move(kept)}};
+  return root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 Result<void> KeyMemory::save() {
   if (path_.empty() || fresh_.empty()) return {};
   KeyMemory saved(path_);
@@ -187,12 +214,7 @@ Result<void> KeyMemory::save() {
   make_room(saved.kept_, fresh_.size());
   for (const std::string& name : fresh_) saved.kept_[name] = kept_[name];
   kept_ = std::move(saved.kept_);
-  nlohmann::json kept = nlohmann::json::object();
-  for (const auto& [name, entry] : kept_) {
-    kept[name] = {{"manifest", entry.manifest}, {"value", entry.value}, {"owner", entry.owner}};
-  }
-  const nlohmann::json root = {{"format", kFormat}, {"kept", std::move(kept)}};
-  const std::string text = root.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string text = text_of(kept_);
   const std::string directory = std::filesystem::path(path_).parent_path().string();
   if (!directory.empty()) INDUCTORFS_TRY(make_directories(directory));
   INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path_, text, 0600));

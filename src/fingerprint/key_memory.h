@@ -66,6 +66,10 @@ class KeyMemory {
   /// at other inodes of another device; their sizes and times say that they are the same. A user who runs a file system
   /// can forge these, so each user has a separate memory.
   [[nodiscard]] static KeyMemory of_containers(const std::string& path, uid_t user);
+  /// Returns what the user finds here, for a process of his, which may be in other hands and is to know nothing else.
+  [[nodiscard]] std::string text() const;
+  /// Makes a memory of that text, in which nothing is saved.
+  [[nodiscard]] static KeyMemory handed(const std::string& text, uid_t user, bool is_of_containers);
 
   /// Returns the identity that tells whether a file is the same.
   [[nodiscard]] std::string identity_of_file(const struct stat& status) const;
@@ -90,7 +94,9 @@ class KeyMemory {
     uid_t owner = 0;
   };
   using KeptValues = std::map<std::string, Kept>;
-  void load();
+  void load(const std::string& text);
+  [[nodiscard]] static std::string text_of(const KeptValues& kept);
+  [[nodiscard]] bool is_image(const std::string& device) const;
   static void make_room(KeptValues& kept, size_t more);
   [[nodiscard]] std::string key_of(const std::string& name, std::string_view manifest) const;
   [[nodiscard]] const Kept* kept_at(const std::string& key, std::string_view manifest) const;
@@ -98,7 +104,8 @@ class KeyMemory {
   std::string path_;
   uid_t owner_;
   bool is_of_containers_ = false;  ///< of_containers()
-  std::set<std::string> images_;   ///< the devices that hold images, or overlays over them, on this host
+  /// The devices that hold images, or overlays over them, on this host: once somebody has asked.
+  mutable std::optional<std::set<std::string>> images_;
   KeptValues kept_;
   std::set<std::string> fresh_;  ///< names in kept_ that were not saved yet
   std::vector<Learned> learned_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "package_reader.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +13,14 @@
 #include "child.h"
 #include "compiler_files.h"
 #include "facts.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/regular_file.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "key_memory.h"
+#include "look_messages.h"
 #include "package_keys.h"
 #include "read_request.h"
 #include "writers_packages.h"
@@ -27,9 +31,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kErrorLimit = 500;
-/// Of an answer.
-constexpr const char* kFactsKey = "facts";
-constexpr const char* kLearnedKey = "learned";
+/// Of a request: between what this host's own processes say, what was told of the process, and what of its files.
+constexpr char kParts = '\n';
+/// Of an answer: behind each part of what was learned, which may be a path of any bytes.
+constexpr char kEnd = '\0';
 /// Another user chose the files. Eight readers run at once (Packages), so that all have 512 MiB together.
 constexpr uint64_t kReaderMemory = uint64_t{64} << 20;
 /// What a reader has computed; one that somebody has taken over says what he likes. An environment has some ten, and
@@ -53,14 +58,14 @@ std::vector<std::string> suffixes_of(const std::string& soabi) {
   return suffixes;
 }
 
-/// A request as the child has it. Immutable value.
+/// A request as the child has it: what no user has chosen, and what is to be parsed by the user. Immutable value.
 struct ChildRequest {
   Facet facet = Facet::kTorch;
-  Process process;
-  std::vector<std::string> sites;  ///< sites_of() the process
-  std::string cache_file;
+  FileUser user;
   CompilerCall host;  ///< of the daemon itself
   std::string root;   ///< a path that leads to the root directory of the process; empty: it has the daemon's
+  std::string told;   ///< as Process::told
+  std::string named;
 };
 
 /// What binaries may require of the C++ library that the process has loaded. In the details, because no artefact
@@ -99,131 +104,130 @@ std::string to_text(const PackageRequest& request) {
   const std::string root = request.held
                                ? "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(request.held->root.get())
                                : process.root;
-  Json files = Json::array();
-  for (const NamedFile& file : process.files) files.push_back({{"variable", file.variable}, {"path", file.path}});
   const Json json = {
-      {"files", std::move(files)},
       {"facet", to_string(request.facet)},
       {"root", root},
-      {"torch", process.torch.path},
-      {"triton", process.triton.path},
-      {"sites", request.facet == Facet::kEngine ? sites_of(process) : std::vector<std::string>()},
-      {"libc", process.libc.path},
-      {"libstdcxx", process.libstdcxx.path},
-      {"compiler", to_json(process.compiler)},
       {"host_compiler", to_json(request.facet == Facet::kCompiler ? own_compiler_call() : CompilerCall())},
-      {"libc_identity", process.libc.identity},
       {"user", process.user.user},
       {"group", process.user.group},
       {"groups", process.user.groups},
-      {"reads_all", process.user.reads_all},
-      {"soabi", process.soabi},
-      {"cache", request.cache_file}};
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+      {"reads_all", process.user.reads_all}};
+  const bool is_told = !process.told.text.empty();
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace)
+      .append(1, kParts)
+      .append(is_told ? process.told.text : to_text(process))
+      .append(1, kParts)
+      .append(is_told ? process.named.text : named_text(process.files, process.compiler));
 }
 
-Result<ChildRequest> from_text(const std::string& text) {
-  return read_request<ChildRequest>(text, [](const Json& json, ChildRequest& request) -> Result<void> {
-    Process& process = request.process;
-    INDUCTORFS_TRY_ASSIGN(request.facet, facet_from_string(json.at("facet").get<std::string>()));
-    json.at("root").get_to(request.root);
-    json.at("torch").get_to(process.torch.path);
-    json.at("triton").get_to(process.triton.path);
-    json.at("sites").get_to(request.sites);
-    json.at("libc").get_to(process.libc.path);
-    json.at("libc_identity").get_to(process.libc.identity);
-    json.at("libstdcxx").get_to(process.libstdcxx.path);
-    json.at("user").get_to(process.user.user);
-    json.at("group").get_to(process.user.group);
-    json.at("groups").get_to(process.user.groups);
-    json.at("reads_all").get_to(process.user.reads_all);
-    json.at("soabi").get_to(process.soabi);
-    json.at("cache").get_to(request.cache_file);
-    process.compiler = compiler_from(json.at("compiler"));
-    request.host = compiler_from(json.at("host_compiler"));
-    for (const Json& one : json.at("files")) {
-      process.files.push_back({one.at("variable").get<std::string>(), one.at("path").get<std::string>(), {}});
-    }
+/// The text up to the next part, which it leaves.
+std::string_view take_to(std::string_view& text, char end) {
+  const std::string_view part = text.substr(0, text.find(end));
+  text.remove_prefix(std::min(part.size() + 1, text.size()));
+  return part;
+}
+
+Result<ChildRequest> from_text(std::string_view text) {
+  const std::string own(take_to(text, kParts));
+  auto request = read_request<ChildRequest>(own, [](const Json& json, ChildRequest& out) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(out.facet, facet_from_string(json.at("facet").get<std::string>()));
+    json.at("root").get_to(out.root);
+    json.at("user").get_to(out.user.user);
+    json.at("group").get_to(out.user.group);
+    json.at("groups").get_to(out.user.groups);
+    json.at("reads_all").get_to(out.user.reads_all);
+    out.host = compiler_from(json.at("host_compiler"));
     return {};
   });
+  if (!request) return request;
+  request->told = take_to(text, kParts);
+  request->named = text;
+  return request;
 }
 
-Fact package_fact(const ChildRequest& request, const InRoot& root, KeyMemory& memory) {
-  const Process& process = request.process;
+Result<Process> process_of(const ChildRequest& request) {
+  auto process = process_from(request.told);
+  if (!process || (!request.named.empty() && !take_named(request.named, *process))) {
+    return fail(ErrorCode::kInvalid, "what was told of the process cannot be read");
+  }
+  process->user = request.user;
+  return std::move(*process);
+}
+
+Fact package_fact(Facet facet, const Process& process, const InRoot& root, KeyMemory& memory) {
   PythonFacts python;
   python.soabi = process.soabi;
   python.extensions = suffixes_of(process.soabi);
   python.torch = process.torch.path;
   python.triton = process.triton.path;
-  return request.facet == Facet::kTorch ? torch_fact(root, python, memory) : triton_fact(root, python, memory);
-}
-
-KeyMemory memory_of(const std::string& cache_file, bool has_our_root, uid_t user) {
-  return has_our_root ? KeyMemory(cache_file, user) : KeyMemory::of_containers(cache_file, user);
+  return facet == Facet::kTorch ? torch_fact(root, python, memory) : triton_fact(root, python, memory);
 }
 
 /// Reads without a deadline.
-Fact read_here(const ChildRequest& request, const InRoot& root, const Fact& cpu, KeyMemory& memory) {
-  const Process& process = request.process;
+Fact read_here(const ChildRequest& request, const Process& process, const InRoot& root, const Fact& cpu,
+               KeyMemory& memory) {
   if (request.facet == Facet::kLibc) return libc_of(root, process);
   if (request.facet == Facet::kEnvironment) {
     return named_files_fact(process.files, root, {process.torch.path, process.triton.path}, memory);
   }
-  if (request.facet == Facet::kEngine) return engine_fact(root, request.sites, memory);
+  if (request.facet == Facet::kEngine) return engine_fact(root, sites_of(process), memory);
   if (request.facet == Facet::kCompiler) {
     return compiler_files_fact({process.compiler, root, request.host}, cpu, memory);
   }
-  return package_fact(request, root, memory);
+  return package_fact(request.facet, process, root, memory);
+}
+
+/// What the child was handed; nothing where nothing is remembered.
+std::string handed_memory() {
+  const Fd file(kChildDescriptor);
+  return read_whole(file, "the memory of digests").value_or("");
 }
 
 /// A fact, and what the next reader need not compute: this one writes nothing.
 Result<std::string> answer_to(const ChildRequest& request) {
-  const Process& process = request.process;
   const auto root = request.root.empty() ? Result<InRoot>(InRoot::host()) : InRoot::open(request.root);
-  Fact fact;
-  Json learned = Json::array();
-  if (root) {
-    KeyMemory memory = memory_of(request.cache_file, root->is_host(), process.user.user);
-    const Fact cpu = request.facet == Facet::kCompiler ? cpu_facts().first : Fact();  // of this host's files
-    const auto filter = filter_of_reading();
-    (void)codec::digest_of("");  // what OpenSSL loads at its first use it may not load under a filter
-    INDUCTORFS_TRY(confine(process.user, root->descriptor(), filter && *filter ? &**filter : nullptr));
-    fact = read_here(request, *root, cpu, memory);
-    for (const auto& one : memory.learned()) learned.push_back({one.name, one.manifest, one.value});
-  } else {
-    fact = unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
-                        path_for(request.facet, process));
+  const Fact cpu = request.facet == Facet::kCompiler ? cpu_facts().first : Fact();  // of this host's files
+  const auto filter = filter_of_reading();
+  (void)codec::digest_of("");  // what OpenSSL loads at its first use it may not load under a filter
+  INDUCTORFS_TRY(confine(request.user, root ? root->descriptor() : -1, filter && *filter ? &**filter : nullptr));
+  INDUCTORFS_TRY_ASSIGN(const auto process, process_of(request));
+  if (!root) {
+    return to_text(request.facet,
+                   unknown_fact("the root directory of the process cannot be opened: " + root.error().what(),
+                                path_for(request.facet, process))) +
+           "\n";
   }
-  Fingerprint facts;
-  facts.set(request.facet, std::move(fact));
-  const Json json = {{kFactsKey, facts.to_json()}, {kLearnedKey, std::move(learned)}};
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  KeyMemory memory = KeyMemory::handed(handed_memory(), request.user.user, !root->is_host());
+  std::string answer = to_text(request.facet, read_here(request, process, *root, cpu, memory)) + "\n";
+  for (const auto& one : memory.learned()) {
+    for (const std::string& part : {one.name, one.manifest, one.value}) answer.append(part).append(1, kEnd);
+  }
+  return answer;
+}
+
+KeyMemory memory_of(const PackageRequest& request) {
+  const bool has_our_root = !request.held && request.process.root.empty();
+  const uid_t user = request.process.user.user;
+  return has_our_root ? KeyMemory(request.cache_file, user) : KeyMemory::of_containers(request.cache_file, user);
+}
+
+/// A file of what the reader may know of the memory; none: it knows nothing, which costs time.
+Fd file_for_reader(const KeyMemory& memory) {
+  Fd file(::memfd_create("inductorfs-digests", MFD_CLOEXEC));
+  const bool is_whole = file && write_full(file.get(), memory.text()).has_value();
+  return is_whole ? std::move(file) : Fd();
 }
 
 /// In the process that had the package read, for the next one. Nobody but its user is told what this one says.
-void remember(const PackageRequest& request, const Json& learned) {
-  if (request.cache_file.empty() || !learned.is_array() || learned.empty()) return;
-  const bool has_our_root = !request.held && request.process.root.empty();
-  KeyMemory memory = memory_of(request.cache_file, has_our_root, request.process.user.user);
-  size_t left = kLearnedLimit;
-  for (const Json& one : learned) {
-    if (left-- == 0) break;
-    const bool is_one = one.is_array() && one.size() == 3 && std::ranges::all_of(one, &Json::is_string);
-    if (!is_one || one.dump().size() > kLearnedBytes) continue;
-    memory.keep(one[0].get<std::string>(), one[1].get<std::string>(), one[2].get<std::string>());
+void remember(KeyMemory& memory, std::string_view learned) {
+  for (size_t left = kLearnedLimit; left > 0 && !learned.empty(); --left) {
+    const std::string_view name = take_to(learned, kEnd);
+    const std::string_view manifest = take_to(learned, kEnd);
+    const std::string_view value = take_to(learned, kEnd);
+    if (name.size() + manifest.size() + value.size() > kLearnedBytes) continue;
+    memory.keep(std::string(name), manifest, value);
   }
   (void)memory.save();  // an unwritable memory costs time at the next start, nothing else
-}
-
-Result<Fact> fact_from(const PackageRequest& request, const std::string& out) {
-  const Json answer = Json::parse(out, nullptr, false);
-  const auto facts = answer.is_object() ? answer.find(kFactsKey) : answer.end();
-  if (!answer.is_object() || facts == answer.end() || !facts->is_string()) {
-    return fail(ErrorCode::kInvalid, "the reader's answer is none");
-  }
-  INDUCTORFS_TRY_ASSIGN(const auto read, Fingerprint::from_json(facts->get_ref<const std::string&>()));
-  remember(request, answer.value(kLearnedKey, Json()));
-  return read.get(request.facet);
 }
 
 }  // namespace
@@ -234,26 +238,39 @@ Fact package_not_in_time(const std::string& path, Milliseconds deadline) {
                       path);
 }
 
-Fact read_package(const PackageRequest& request) {
-  const std::string path = path_for(request.facet, request.process);
-  if (std::getenv(kPackageRequest) != nullptr) return unknown_fact("this process is itself a reader of packages", path);
+std::string have_package_read(const PackageRequest& request) {
+  const auto unknown = [&request](const std::string& problem) {
+    return to_text(request.facet, unknown_fact(request.path + problem, request.path));
+  };
+  if (std::getenv(kPackageRequest) != nullptr) return unknown(": this process is itself a reader of packages");
   const std::string program = request.program.empty() ? "/proc/self/exe" : request.program;
+  KeyMemory memory = memory_of(request);
+  const Fd file = file_for_reader(memory);
   ChildOptions options;
   options.environment = {std::string(kPackageRequest) + "=" + to_text(request)};
   options.bare = true;
   options.memory = kReaderMemory;
+  options.descriptor = file.get();
   const auto child = run_child({program, "package-facts"}, request.deadline, options);
   if (!child && child.error().code() == ErrorCode::kTimedOut) {
-    return package_not_in_time(path, request.deadline);
+    return to_text(request.facet, package_not_in_time(request.path, request.deadline));
   }
-  if (!child) return unknown_fact(path + " could not be read: " + child.error().what(), path);
+  if (!child) return unknown(" could not be read: " + child.error().what());
   if (child->exit_code != 0) {
-    return unknown_fact(path + " could not be read: the reader ended with code " + std::to_string(child->exit_code) +
-                            ": " + child->err.substr(0, kErrorLimit),
-                        path);
+    return unknown(" could not be read: the reader ended with code " + std::to_string(child->exit_code) + ": " +
+                   child->err.substr(0, kErrorLimit));
   }
-  auto fact = fact_from(request, child->out);
-  return fact ? std::move(*fact) : unknown_fact(path + ": " + fact.error().what(), path);
+  std::string_view learned = child->out;
+  const std::string_view line = take_to(learned, '\n');
+  if (!request.cache_file.empty()) remember(memory, learned);
+  return std::string(line);
+}
+
+Fact read_package(const PackageRequest& request) {
+  PackageRequest named = request;
+  named.path = path_for(request.facet, request.process);
+  auto fact = fact_from(request.facet, have_package_read(named));
+  return fact ? std::move(*fact) : unknown_fact(named.path + ": the reader's answer is none", named.path);
 }
 
 int run_package_reader() {

@@ -15,13 +15,17 @@ namespace inductorfs::fingerprint {
 /// package may lie on a file system that does not answer. read_package() blocks until then.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
-  Process process;  ///< its root, user, packages, sites, files, compiler and soabi are used
+  Process process;  ///< its root, its user, and what was told of it; else its packages, files, compiler and soabi
   /// The files of a process with another root; nullptr: they are read through Process::root.
   std::shared_ptr<const Held> held;
   std::string cache_file;  ///< as ProbeOptions::cache_file
   std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
+  std::string path{};  ///< of have_package_read(): what is read, for people
 };
+/// Returns a line that fact_from() reads, which nobody has looked at: it is the reader's, who may be in the hands of
+/// what he read.
+[[nodiscard]] std::string have_package_read(const PackageRequest& request);
 /// Reads with the rights of the process's user, and follows no symbolic link out of the process's root.
 [[nodiscard]] Fact read_package(const PackageRequest& request);
 

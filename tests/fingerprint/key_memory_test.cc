@@ -229,6 +229,22 @@ TEST(KeyMemory, ForgetsNobodysForTheManyOfAnother) {
 }
 
 /// What is kept for a user was told by a process of his.
+TEST(KeyMemory, HandsOnWhatItsUserFinds) {
+  const TemporaryDirectory temporary;
+  const std::string path = temporary / "cache";
+  for (const uid_t user : {uid_t{0}, uid_t{7}, uid_t{8}}) {
+    KeyMemory memory(path, user);
+    memory.keep("of " + std::to_string(user), "m", "v");
+    ASSERT_TRUE(memory.save());
+  }
+  const std::string text = KeyMemory(path, 7).text();
+  EXPECT_EQ(text.find("of 8"), std::string::npos) << text;
+  const KeyMemory handed = KeyMemory::handed(text, 7, false);
+  EXPECT_EQ(handed.find("of 0", "m"), "v");
+  EXPECT_EQ(handed.find("of 7", "m"), "v");
+  EXPECT_FALSE(KeyMemory::handed("{", 7, false).find("of 7", "m"));
+}
+
 TEST(KeyMemory, TellsNobodyWhatItWasToldForAnotherUser) {
   const TemporaryDirectory temporary;
   const std::string cache = temporary / "memory.json";

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "fingerprint/background.h"
 #include "fingerprint/facts.h"
 #include "fingerprint/key_memory.h"
+#include "fingerprint/look_messages.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "support/lacks.h"
@@ -213,21 +213,21 @@ TEST_F(PackagesTest, RememberForItsUserWhatAReaderSays) {
   request.process.user = {1001, 1001, {}};
   request.cache_file = temporary_ / "memory";
   request.program = temporary_ / "reader";
-  Fingerprint facts;
-  facts.set(Facet::kTorch, known_fact("told", "here"));
+  std::string said = to_text(Facet::kTorch, known_fact("told", "here")) + "\n";
   const std::string large(size_t{5} << 10, 'x');
-  const nlohmann::json said = {{"facts", facts.to_json()},
-                               {"learned", {{"a", "m", "one"}, 7, {"b", "m"}, {"c", "m", large}, {"d", 1, "x"}}}};
-  write_text(temporary_ / "said", said.dump());
+  for (const std::string& part : {std::string("a\nb"), std::string("m"), std::string("one"), std::string("c"),
+                                  std::string("m"), large, std::string("d")}) {
+    said.append(part).append(1, '\0');
+  }
+  write_text(temporary_ / "said", said);
   write_script(request.program, "cat " + std::string(temporary_ / "said"));
   EXPECT_EQ(read_package(request).value, "told");
   const KeyMemory his(request.cache_file, 1001);
-  EXPECT_EQ(his.find("a", "m").value_or(""), "one");
+  EXPECT_EQ(his.find("a\nb", "m").value_or(""), "one");
   EXPECT_FALSE(his.find("c", "m")) << "it has a limit";
-  EXPECT_FALSE(his.find("d", "m"));
-  EXPECT_FALSE(KeyMemory(request.cache_file, 1002).find("a", "m"));
-  EXPECT_FALSE(KeyMemory(request.cache_file).find("a", "m"));
-  for (const char* garbage : {"", "{}", "[]", "7", "{\"facts\": 7}", "{\"facts\": \"7\"}"}) {
+  EXPECT_FALSE(KeyMemory(request.cache_file, 1002).find("a\nb", "m"));
+  EXPECT_FALSE(KeyMemory(request.cache_file).find("a\nb", "m"));
+  for (const char* garbage : {"", "{}", "[]", "7", "{\"facts\": 7}", "{\"facts\": \"7\"}", "\n"}) {
     write_text(temporary_ / "said", garbage);
     EXPECT_FALSE(read_package(request).known) << garbage;
   }

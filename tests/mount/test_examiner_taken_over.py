@@ -3,6 +3,7 @@
 nobody; one that reads packages opens what their user may open, and nothing else. The examiner and the mounter have no secret."""
 import contextlib
 import errno
+import json
 import os
 import platform
 import signal
@@ -134,6 +135,7 @@ class Scene:
         self.canary = self.open_tree / "file"
         self.still = 0  # a process that looks, and was stopped before all others
         self.secrets = {name: cluster.directory / name for name in ("of root", "of another", "of the user")}
+        self.remembered = {user: f"{user} {os.urandom(8).hex()}" for user in (0, OTHER, USER)}
 
     def _make_files(self):
         for directory in (self.open_tree, self.open_tree / "below"):
@@ -146,6 +148,11 @@ class Scene:
             path.write_text("secret")
             path.chmod(0o600)
             os.chown(path, user, user)
+
+    def remember(self):
+        """As the readers of three users' packages have."""
+        kept = {f"sha256 /{name}": {"manifest": "m", "value": "v", "owner": user} for user, name in self.remembered.items()}
+        (self.node.store / "fingerprint.cache").write_text(json.dumps({"format": 1, "kept": kept}))
 
     @contextlib.contextmanager
     def _idle(self, user, dumpable):
@@ -376,6 +383,13 @@ def test_its_memory_has_a_limit(scene, who, most):
         results, _ = inside(pid, [f"mmap 0 {(most + 1) * MIB} 3 34 -1 0", f"mmap 0 {(most + 1) * MIB} 3 0x4022 -1 0", "prlimit64 0 2 words:-1,-1 0"])
     assert limits["Max data size"] == [str(most * MIB)] * 2 and limits["Max core file size"] == ["0", "0"], limits
     assert results == [-12, -12, -38], "ENOMEM, and for a higher limit ENOSYS"
+
+
+def test_one_that_reads_knows_no_paths_of_others(scene):
+    scene.remember()
+    with scene.reading() as pid:
+        known = {user for user, name in scene.remembered.items() if has_in_memory(pid, name.encode())}
+    assert known == {0, USER}, "what was remembered for whom"
 
 
 def has_in_memory(pid, text):

@@ -491,6 +491,26 @@ TEST(ProcReader, HoldsWhatIsMountedInANamespaceThatEnds) {
   EXPECT_FALSE(reader.hold(process)) << "it has ended";
 }
 
+/// Where such a program names `environ` itself, the one of libc is none that anybody uses.
+TEST(OpenedProcess, HasNoVariablesWhereItsProgramMayNotBeRead) {
+  INDUCTORFS_NEEDS_OWN_PROC();
+  const TemporaryDirectory temporary;
+  const Site site(temporary / "site");
+  testing::Program program;
+  site.load_torch(program);
+  const ProcReader reader("/proc");
+  const auto stat = reader.stat_of(program.pid());
+  ASSERT_TRUE(stat);
+  for (const bool is_readable : {true, false}) {
+    auto opened = reader.open(program.pid(), stat->identity, Opening::kMaps);
+    ASSERT_TRUE(opened);
+    if (!is_readable) opened->executable.reset();
+    ASSERT_TRUE(look_at(*opened));
+    EXPECT_TRUE(opened->process.has_package());
+    EXPECT_EQ(opened->process.environ_address != 0, is_readable);
+  }
+}
+
 TEST(FindEnviron, FindsTheVariableOfTheCLibrary) {
   std::ifstream maps("/proc/self/maps");
   std::string line;

@@ -33,7 +33,7 @@ Result<void> confine(const FileUser& user, int root, const CallFilter* filter) {
   const pid_t parent = ::getppid();
   INDUCTORFS_TRY(become(user));
   const Result<void> inside = root < 0 ? Result<void>() : bound_reading(root);
-  if (!inside && inside.error().code() != ErrorCode::kNotSupported) return inside;
+  if (!inside && inside.error().code() != ErrorCode::kNotSupported) return fail(inside.error());
   // With the other user the kernel has forgotten it: whoever waits for this process may end.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(EXIT_FAILURE);
   return filter != nullptr ? filter->apply() : Result<void>();

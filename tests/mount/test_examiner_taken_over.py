@@ -150,9 +150,12 @@ class Scene:
             os.chown(path, user, user)
 
     def remember(self):
-        """As the readers of three users' packages have."""
+        """As the readers of three users' packages have. One that was before may write down what it has learned."""
+        wait_until(lambda: not set(self.node.examiner_children()) - {self.still}, 60, "the end of those who read")
         kept = {f"sha256 /{name}": {"manifest": "m", "value": "v", "owner": user} for user, name in self.remembered.items()}
-        (self.node.store / "fingerprint.cache").write_text(json.dumps({"format": 1, "kept": kept}))
+        file = self.cluster.directory / "remembered"
+        file.write_text(json.dumps({"format": 1, "kept": kept}))
+        file.replace(self.node.store / "fingerprint.cache")
 
     @contextlib.contextmanager
     def _idle(self, user, dumpable):

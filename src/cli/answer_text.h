@@ -21,9 +21,8 @@ namespace inductorfs::cli {
                                          const std::string& name_for_user = {});
 /// Returns the command of a shell that takes all these variables but USER away.
 [[nodiscard]] std::string unset_text();
-/// Returns the figures in these answers for Prometheus: as OpenMetrics, or in the older text format, which
-/// node_exporter reads.
-[[nodiscard]] std::string metrics_text(const config::Json& mounts, bool open);
+/// Returns the figures in these answers for Prometheus and node_exporter, in the text format 0.0.4.
+[[nodiscard]] std::string metrics_text(const config::Json& mounts);
 /// Returns two or three lines for each of these answers; `error` of one says why there is no answer.
 [[nodiscard]] std::string mounts_text(const config::Json& mounts);
 /// Returns a configuration file with these options; those that nobody gave stand in comments, with their defaults.

@@ -154,7 +154,7 @@ std::string formatted(const char* format, double value) {
   return {text.data(), static_cast<size_t>(std::max(size, 0))};
 }
 
-/// A bound as OpenMetrics writes one: with a point or an exponent.
+/// With a point or an exponent, so that a series has one name however it is read: OpenMetrics asks for it.
 std::string bound_text(uint64_t nanoseconds) {
   std::string text = formatted("%g", static_cast<double>(nanoseconds) / kSecond);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
@@ -208,10 +208,9 @@ std::string value_of(const Json& mount, const Figure& figure) {
 }
 
 /// A family of one sample for each mount that has a value.
-std::string family(const std::string& name, bool is_counter, const std::string& help, const Json& mounts, bool open,
+std::string family(const std::string& name, bool is_counter, const std::string& help, const Json& mounts,
                    const std::function<std::string(const Json&)>& value) {
   const std::string sample = is_counter ? name + "_total" : name;
-  const std::string& declared = open ? name : sample;
   std::string samples;
   for (const Json& mount : mounts) {
     const std::string number = value(mount);
@@ -219,8 +218,7 @@ std::string family(const std::string& name, bool is_counter, const std::string& 
     samples += sample + "{mountpoint=\"" + label(text_at(mount, "mountpoint")) + "\"} " + number + "\n";
   }
   if (samples.empty()) return {};
-  return "# HELP " + declared + " " + help + "\n# TYPE " + declared + (is_counter ? " counter\n" : " gauge\n") +
-         samples;
+  return "# HELP " + sample + " " + help + "\n# TYPE " + sample + (is_counter ? " counter\n" : " gauge\n") + samples;
 }
 
 class MetricsCommand final : public Subcommand {
@@ -243,14 +241,13 @@ class MetricsCommand final : public Subcommand {
       mounts.push_back(std::move(*mount));
     }
     if (http_) {
-      serve_scrape(STDIN_FILENO, STDOUT_FILENO,
-                   [&](bool open) { return metrics_text(statuses(mounts, kPatience, environment), open); });
+      serve_scrape(STDIN_FILENO, STDOUT_FILENO, [&] { return metrics_text(statuses(mounts, kPatience, environment)); });
       return kExitDone;
     }
     const Json all = statuses(mounts, kPatience, environment);
-    if (output_.empty()) return print(metrics_text(all, true));
+    if (output_.empty()) return print(metrics_text(all));
     (void)::umask(S_IWGRP | S_IWOTH);  // the caller's may forbid the collector to read it
-    const auto written = write_file_atomically(AT_FDCWD, absolute(output_), metrics_text(all, false), kMode);
+    const auto written = write_file_atomically(AT_FDCWD, absolute(output_), metrics_text(all), kMode);
     if (written) return kExitDone;
     if (written.error().code() != ErrorCode::kNotFound) {
       return fail_query(mount::wrong_path(written.error()).value(), false);
@@ -267,29 +264,28 @@ class MetricsCommand final : public Subcommand {
 
 }  // namespace
 
-std::string metrics_text(const Json& mounts, bool open) {
-  std::string text = family("inductorfs_up", false, "1 if the daemon of the mount answers.", mounts, open,
+std::string metrics_text(const Json& mounts) {
+  std::string text = family("inductorfs_up", false, "1 if the daemon of the mount answers.", mounts,
                             [](const Json& mount) { return mount.contains("error") ? "0" : "1"; });
   for (const Figure& figure : kFigures) {
-    text += family(std::string("inductorfs_") + figure.name, figure.kind != Kind::kGauge, figure.help, mounts, open,
+    text += family(std::string("inductorfs_") + figure.name, figure.kind != Kind::kGauge, figure.help, mounts,
                    [&figure](const Json& mount) { return value_of(mount, figure); });
   }
   for (const Durations& durations : kDurations) text += histogram_family(mounts, durations);
-  text += family("inductorfs_warnings", false, "Warnings that `inductorfs status` shows.", mounts, open,
-                 [](const Json& mount) {
-                   const auto warnings = mount.find("warnings");
-                   return warnings == mount.end() || !warnings->is_array() ? "" : std::to_string(warnings->size());
-                 });
+  text +=
+      family("inductorfs_warnings", false, "Warnings that `inductorfs status` shows.", mounts, [](const Json& mount) {
+        const auto warnings = mount.find("warnings");
+        return warnings == mount.end() || !warnings->is_array() ? "" : std::to_string(warnings->size());
+      });
   text += family("inductorfs_unknown_programs", false,
-                 "Programs that share nothing because their environment is not known.", mounts, open,
-                 [](const Json& mount) {
+                 "Programs that share nothing because their environment is not known.", mounts, [](const Json& mount) {
                    const auto programs = mount.find("unknown_programs");
                    if (programs == mount.end() || !programs->is_array()) return std::string();
                    uint64_t sum = 0;
                    for (const Json& one : *programs) sum += config::number_at(one, "processes");
                    return std::to_string(sum);
                  });
-  return open ? text + "# EOF\n" : text;
+  return text;
 }
 
 std::unique_ptr<Subcommand> metrics_command() { return std::make_unique<MetricsCommand>(); }

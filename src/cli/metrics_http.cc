@@ -10,7 +10,6 @@
 #include <cctype>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <optional>
 
 #include "inductorfs/base/text.h"
@@ -25,77 +24,26 @@ constexpr size_t kPipeRoom = 4096;
 constexpr size_t kTrailLimit = 65'536;
 constexpr Milliseconds kTrailPatience{1'000};
 
-constexpr std::string_view kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-constexpr std::string_view kText = "text/plain; version=0.0.4; charset=utf-8";
-
 std::string lower(std::string_view text) {
   std::string made(text);
   std::transform(made.begin(), made.end(), made.begin(), [](unsigned char c) { return std::tolower(c); });
   return made;
 }
 
-/// How much a client wants each format; 0 is not at all.
-struct Wishes {
-  double open = 0;
-  double text = 0;
-
-  void note(std::string_view accept) {
-    while (!accept.empty()) note_range(take_part(accept, ','));
-  }
-
- private:
-  void note_range(std::string_view range) {
-    const std::string type = lower(trimmed(take_part(range, ';')));
-    double quality = 1;
-    bool our_version = true;
-    while (!range.empty()) {
-      std::string_view parameter = take_part(range, ';');
-      const std::string name = lower(trimmed(take_part(parameter, '=')));
-      const std::string value(trimmed(parameter));
-      if (name == "q") quality = std::strtod(value.c_str(), nullptr);
-      if (name == "version") our_version = value == "1.0.0";
-    }
-    if (!(quality > 0 && quality <= 1)) quality = 0;
-    if (type == "application/openmetrics-text" && our_version) open = std::max(open, quality);
-    if (type == "text/plain" || type == "text/*" || type == "*/*") text = std::max(text, quality);
-  }
+/// How an answer that is not 200 begins, and what it says to a person.
+struct Refusal {
+  int status;
+  std::string_view reason;
+  std::string_view advice;
 };
-
-std::string_view reason_of(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 431:
-      return "Request Header Fields Too Large";
-    default:
-      return "HTTP Version Not Supported";
-  }
-}
-
-std::string_view advice_of(int status) {
-  switch (status) {
-    case 404:
-      return "the figures are at /metrics\n";
-    case 405:
-      return "only GET and HEAD are answered\n";
-    case 408:
-      return "the request did not come in time\n";
-    case 431:
-      return "the request is too long\n";
-    case 505:
-      return "only HTTP/1.0 and HTTP/1.1 are answered\n";
-    default:
-      return "this is no HTTP request\n";
-  }
-}
+constexpr std::array kRefusals{
+    Refusal{404, "Not Found", "the figures are at /metrics\n"},
+    Refusal{405, "Method Not Allowed", "only GET is answered\n"},
+    Refusal{408, "Request Timeout", "the request did not come in time\n"},
+    Refusal{431, "Request Header Fields Too Large", "the request is too long\n"},
+    Refusal{505, "HTTP Version Not Supported", "only HTTP/1.0 and HTTP/1.1 are answered\n"},
+    Refusal{400, "Bad Request", "this is no HTTP request\n"},
+};
 
 /// Whether the target of a request, a path or a URL, is /metrics.
 bool is_metrics(std::string_view target) {
@@ -112,16 +60,16 @@ bool is_token(std::string_view text) {
 }
 
 /// Of the request's line. Sets `host_needed` for HTTP/1.1.
-Scrape parse_line(std::string_view line, bool& host_needed) {
+int parse_line(std::string_view line, bool& host_needed) {
   const std::string_view method = take_part(line, ' ');
   const std::string_view target = take_part(line, ' ');
   const std::string_view version = line;
-  if (!is_token(method) || target.empty() || !version.starts_with("HTTP/")) return {400};
-  if (!version.starts_with("HTTP/1.")) return {505};
-  if (version != "HTTP/1.0" && version != "HTTP/1.1") return {400};
+  if (!is_token(method) || target.empty() || !version.starts_with("HTTP/")) return 400;
+  if (!version.starts_with("HTTP/1.")) return 505;
+  if (version != "HTTP/1.0" && version != "HTTP/1.1") return 400;
   host_needed = version == "HTTP/1.1";
-  if (method != "GET" && method != "HEAD") return {405};
-  return {is_metrics(target) ? 200 : 404, method == "HEAD"};
+  if (method != "GET") return 405;
+  return is_metrics(target) ? 200 : 404;
 }
 
 /// Where the headers of a request end, if they do.
@@ -141,17 +89,17 @@ std::string read_some(int fd, size_t limit, Deadline deadline) {
   return {};
 }
 
-/// A request that is none is an answer's status. Empty when the client has gone.
-std::optional<Scrape> receive_scrape(int fd) {
+/// Returns the status of the answer. Empty when the client has gone.
+std::optional<int> receive_scrape(int fd) {
   const Deadline deadline = Deadline::after(kHttpRequestPatience);
   std::string head;
   while (head.size() < kHttpHeadLimit) {
     const std::string more = read_some(fd, kHttpHeadLimit - head.size(), deadline);
-    if (more.empty()) return deadline.passed() ? std::optional(Scrape{408}) : std::nullopt;
+    if (more.empty()) return deadline.passed() ? std::optional(408) : std::nullopt;
     head += more;
-    if (const auto end = end_of_head(head)) return parse_scrape(std::string_view(head).substr(0, *end));
+    if (const auto end = end_of_head(head)) return status_of_scrape(std::string_view(head).substr(0, *end));
   }
-  return Scrape{431};
+  return 431;
 }
 
 bool is_socket(int fd) {
@@ -181,41 +129,33 @@ void send_answer(int fd, std::string_view answer) {
 
 }  // namespace
 
-Scrape parse_scrape(std::string_view head) {
+int status_of_scrape(std::string_view head) {
   bool host_needed = false;
   std::string_view line = take_part(head, '\n');
   if (line.ends_with('\r')) line.remove_suffix(1);
-  Scrape scrape = parse_line(line, host_needed);
-  Wishes wishes;
+  const int status = parse_line(line, host_needed);
   while (!head.empty()) {
     std::string_view value = take_part(head, '\n');
-    const std::string name = lower(take_part(value, ':'));
-    if (name == "host") host_needed = false;
-    if (name == "accept") wishes.note(value);
+    if (lower(take_part(value, ':')) == "host") host_needed = false;
   }
-  if (scrape.status == 200 && host_needed) scrape.status = 400;
-  scrape.open = wishes.open > 0 && wishes.open >= wishes.text;
-  return scrape;
+  return status == 200 && host_needed ? 400 : status;
 }
 
-std::string scrape_answer(const Scrape& scrape, std::string_view figures) {
-  const bool good = scrape.status == 200;
-  const std::string_view body = good ? figures : advice_of(scrape.status);
-  std::string answer = "HTTP/1.1 " + std::to_string(scrape.status) + " ";
-  answer.append(reason_of(scrape.status)).append("\r\nContent-Type: ");
-  answer.append(good ? (scrape.open ? kOpenMetrics : kText) : "text/plain; charset=utf-8");
-  answer.append("\r\nContent-Length: ").append(std::to_string(body.size()));
-  if (scrape.status == 405) answer.append("\r\nAllow: GET, HEAD");
-  answer.append("\r\nVary: Accept\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n");
-  if (!scrape.head) answer.append(body);
-  return answer;
+std::string scrape_answer(int status, std::string_view figures) {
+  const auto refusal = std::ranges::find(kRefusals, status, &Refusal::status);
+  const bool good = refusal == kRefusals.end();
+  const std::string_view body = good ? figures : refusal->advice;
+  std::string answer = "HTTP/1.1 " + std::to_string(status) + " ";
+  answer.append(good ? "OK" : refusal->reason).append("\r\nContent-Type: text/plain; ");
+  answer.append(good ? "version=0.0.4; " : "").append("charset=utf-8\r\nContent-Length: ");
+  answer.append(std::to_string(body.size())).append(status == 405 ? "\r\nAllow: GET" : "");
+  return answer.append("\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n").append(body);
 }
 
-void serve_scrape(int in, int out, const std::function<std::string(bool open)>& figures) {
+void serve_scrape(int in, int out, const std::function<std::string()>& figures) {
   (void)std::signal(SIGPIPE, SIG_IGN);  // a pipe whose reader has gone is EPIPE
-  const std::optional<Scrape> scrape = receive_scrape(in);
-  if (!scrape) return;
-  send_answer(out, scrape_answer(*scrape, scrape->status == 200 ? figures(scrape->open) : std::string()));
+  const std::optional<int> status = receive_scrape(in);
+  if (status) send_answer(out, scrape_answer(*status, *status == 200 ? figures() : std::string()));
 }
 
 }  // namespace inductorfs::cli

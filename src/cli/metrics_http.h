@@ -15,21 +15,15 @@ inline constexpr size_t kHttpHeadLimit = 16'384;
 inline constexpr Milliseconds kHttpRequestPatience{5'000};
 inline constexpr Milliseconds kHttpAnswerPatience{10'000};
 
-/// What a request asks for. `status` is that of the HTTP answer; 200 means that the figures are to be sent.
-struct Scrape {
-  int status = 200;
-  bool head = false;  ///< the headers of the answer are wanted, and no body
-  bool open = false;  ///< OpenMetrics is wanted, not the older text format
-};
+/// Reads the line and headers of a request, as one string without the empty line that ends them. Returns the status of
+/// the HTTP answer; 200 means that the figures are to be sent.
+[[nodiscard]] int status_of_scrape(std::string_view head);
+/// Returns the whole answer. `figures` is the body of an answer with status 200.
+[[nodiscard]] std::string scrape_answer(int status, std::string_view figures);
 
-/// Reads the line and headers of a request, as one string without the empty line that ends them.
-[[nodiscard]] Scrape parse_scrape(std::string_view head);
-/// Returns the whole answer to it. `figures` is the body of an answer with status 200.
-[[nodiscard]] std::string scrape_answer(const Scrape& scrape, std::string_view figures);
-
-/// Reads one request from `in` and answers it on `out`; the two may be one socket. `figures` makes the text in the
-/// wanted format, and is called for a good request only. Blocks for the two patiences at most, and for `figures`.
-/// Whatever the client does wrong is answered or ends this call, and is no error of ours.
-void serve_scrape(int in, int out, const std::function<std::string(bool open)>& figures);
+/// Reads one request from `in` and answers it on `out`; the two may be one socket. `figures` makes the text, and is
+/// called for a good request only. Blocks for the two patiences at most, and for `figures`. Whatever the client does
+/// wrong is answered or ends this call, and is no error of ours.
+void serve_scrape(int in, int out, const std::function<std::string()>& figures);
 
 }  // namespace inductorfs::cli

@@ -293,50 +293,42 @@ TEST(MetricsText, HasOneFamilyForAllMounts) {
       Json::parse(R"([{"mountpoint":"/a \\ \"b\"","counters":{"fetch.bytes":7,"fuse.nanoseconds":1500000000},
       "remote":{"reachable":true},"warnings":["w","x"],"unknown_programs":[{"processes":2},{"processes":3}]},
       {"mountpoint":"/c","error":"it does not answer"},{"mountpoint":"/d","counters":{"fetch.bytes":"many"}}])");
-  const std::string open = metrics_text(mounts, true);
+  const std::string text = metrics_text(mounts);
   EXPECT_TRUE(
-      open.starts_with("# HELP inductorfs_up 1 if the daemon of the mount answers.\n# TYPE inductorfs_up gauge\n"
+      text.starts_with("# HELP inductorfs_up 1 if the daemon of the mount answers.\n# TYPE inductorfs_up gauge\n"
                        "inductorfs_up{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"
                        "inductorfs_up{mountpoint=\"/c\"} 0\ninductorfs_up{mountpoint=\"/d\"} 1\n"))
-      << open;
-  EXPECT_TRUE(open.ends_with("# EOF\n"));
-  const auto has = [](const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-  };
-  EXPECT_TRUE(has(open, "# TYPE inductorfs_fetched_bytes counter\ninductorfs_fetched_bytes_total{")) << open;
-  EXPECT_TRUE(has(open, "inductorfs_fuse_seconds_total{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1.500000\n"));
-  EXPECT_TRUE(has(open, "inductorfs_remote_reachable{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"));
-  EXPECT_TRUE(has(open, "} 2\n# HELP inductorfs_unknown_programs"));
-  EXPECT_TRUE(has(open, "} 5\n# EOF\n"));
-  EXPECT_FALSE(has(open, "store_bytes")) << "nobody tells it";
-  const std::string text = metrics_text(mounts, false);
-  EXPECT_TRUE(has(text, "# TYPE inductorfs_fetched_bytes_total counter\n"));
-  EXPECT_FALSE(has(text, "EOF"));
+      << text;
+  const auto has = [&text](const std::string& part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(has("# TYPE inductorfs_fetched_bytes_total counter\ninductorfs_fetched_bytes_total{")) << text;
+  EXPECT_TRUE(has("inductorfs_fuse_seconds_total{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1.500000\n"));
+  EXPECT_TRUE(has("inductorfs_remote_reachable{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"));
+  EXPECT_TRUE(has("} 2\n# HELP inductorfs_unknown_programs"));
+  EXPECT_TRUE(text.ends_with("} 5\n"));
+  EXPECT_FALSE(has("store_bytes")) << "nobody tells it";
 }
 
 TEST(MetricsText, HasHistograms) {
   const Json mounts = Json::parse(R"([{"mountpoint":"/m","histograms":{
       "lookup.wait":{"bounds":[10000,250000000,1000000000],"cumulative":[1,3,3,4],"sum":2500000000},
       "publish":{"bounds":[1],"cumulative":[1],"sum":1},"fuse.request":{"bounds":[1,"x"],"cumulative":[1,2,3]}}}])");
-  for (const bool open : {true, false}) {
-    const std::string text = metrics_text(mounts, open);
-    EXPECT_NE(text.find("# TYPE inductorfs_lookup_wait_seconds histogram\n"
-                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"1e-05\"} 1\n"
-                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"0.25\"} 3\n"
-                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"1.0\"} 3\n"
-                        "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"+Inf\"} 4\n"
-                        "inductorfs_lookup_wait_seconds_count{mountpoint=\"/m\"} 4\n"
-                        "inductorfs_lookup_wait_seconds_sum{mountpoint=\"/m\"} 2.500000000\n"),
-              std::string::npos)
-        << text;
-    EXPECT_EQ(text.find("publish_seconds"), std::string::npos) << "it lacks a bucket";
-    EXPECT_EQ(text.find("fuse_request_seconds"), std::string::npos) << "a bound is no number";
-  }
+  const std::string text = metrics_text(mounts);
+  EXPECT_NE(text.find("# TYPE inductorfs_lookup_wait_seconds histogram\n"
+                      "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"1e-05\"} 1\n"
+                      "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"0.25\"} 3\n"
+                      "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"1.0\"} 3\n"
+                      "inductorfs_lookup_wait_seconds_bucket{mountpoint=\"/m\",le=\"+Inf\"} 4\n"
+                      "inductorfs_lookup_wait_seconds_count{mountpoint=\"/m\"} 4\n"
+                      "inductorfs_lookup_wait_seconds_sum{mountpoint=\"/m\"} 2.500000000\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("publish_seconds"), std::string::npos) << "it lacks a bucket";
+  EXPECT_EQ(text.find("fuse_request_seconds"), std::string::npos) << "a bound is no number";
 }
 
 TEST(MetricsText, HasTheZeroBeforeTheFirstEvent) {
   const auto text_of = [](const std::string& version) {
-    return metrics_text(Json{{{"mountpoint", "/m"}, {"version", version}, {"counters", Json::object()}}}, true);
+    return metrics_text(Json{{{"mountpoint", "/m"}, {"version", version}, {"counters", Json::object()}}});
   };
   const std::string sample = "inductorfs_fetches_corrupt_total{mountpoint=\"/m\"} 0\n";
   EXPECT_NE(text_of(INDUCTORFS_VERSION).find(sample), std::string::npos);

@@ -9,7 +9,6 @@ import pytest
 from inductorfs_testing import artefacts, certificates, places
 from inductorfs_testing.processes import run
 from inductorfs_testing.users import as_user
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as text_format
 
 PROGRAM = places.program()
@@ -153,13 +152,13 @@ def figures(families):
 
 
 def test_metrics_are_what_prometheus_reads(cluster, tmp_path):
-    """In both of its formats, as its own library parses them."""
+    """As its own library parses it."""
     a, b = cluster.node("a", options=("--writers", "all")), cluster.node("b", options=("--writers", "all"))
     name = artefacts.write_graph(a.cache, "key", "value").relative_to(a.cache)
     a.sync()
     b.catch_up(a)
     assert (b.cache / name).read_text() == "value"
-    found = figures(open_metrics(a.cli("metrics").out))
+    found = figures(text_format(a.cli("metrics").out))
     file = tmp_path / "inductorfs.prom"
     assert run(["sh", "-c", f"umask 077; exec {PROGRAM} metrics --output {file}"], a.env(), 30).code == 0
     written = figures(text_format(file.read_text()))
@@ -172,7 +171,7 @@ def test_metrics_are_what_prometheus_reads(cluster, tmp_path):
         assert told["inductorfs_fuse_seconds_total", str(a.cache)] > 0
     ours = (str(a.cache), str(b.cache))  # other tests mount beside this one
     assert {key for key in found if key[1] in ours} == {key for key in written if key[1] in ours}
-    assert {mountpoint for _, mountpoint in figures(open_metrics(b.cli("metrics", b.cache).out))} == {str(b.cache)}
+    assert {mountpoint for _, mountpoint in figures(text_format(b.cli("metrics", b.cache).out))} == {str(b.cache)}
 
 
 def test_env_leads_both_caches_into_the_mount(cluster):

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "code_check.h"
-
 #include <string_view>
 
+#include "content_checks.h"
 #include "gpu_target.h"
-#include "host_check.h"
-#include "json_text.h"
 
 namespace inductorfs::layout {
 namespace {

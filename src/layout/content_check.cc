@@ -6,13 +6,10 @@
 #include <string_view>
 
 #include "artefact.h"
-#include "code_check.h"
+#include "content_checks.h"
 #include "elf_file.h"
-#include "engine_check.h"
-#include "host_check.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/start_list.h"
-#include "json_check.h"
 #include "name_shapes.h"
 #include "pickle_frame.h"
 

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine_check.h"
-
-#include "code_check.h"
 #include "compiled_artifact.h"
+#include "content_checks.h"
 #include "inductorfs/codec/digest.h"
-#include "json_check.h"
 #include "name_shapes.h"
-#include "parcel_check.h"
 #include "pickle_frame.h"
 
 namespace inductorfs::layout {

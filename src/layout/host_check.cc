@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host_check.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "content_checks.h"
 
 namespace inductorfs::layout {
 namespace {

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json_check.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
+#include "content_checks.h"
 #include "gpu_target.h"
 #include "inductorfs/codec/digest.h"
-#include "json_text.h"
 #include "name_shapes.h"
-#include "system_autotune.h"
 
 namespace inductorfs::layout {
 namespace {

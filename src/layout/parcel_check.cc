@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parcel_check.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "code_check.h"
 #include "compiled_artifact.h"
+#include "content_checks.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/codec/parcel.h"
 #include "inductorfs/layout/index_name.h"
-#include "json_check.h"
 #include "name_shapes.h"
 
 namespace inductorfs::layout {

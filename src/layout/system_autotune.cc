@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "system_autotune.h"
-
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
-#include "inductorfs/layout/layout.h"
+#include "content_checks.h"
 
 namespace inductorfs::layout {
 namespace {

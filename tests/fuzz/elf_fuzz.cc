@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include "content_checks.h"
 #include "elf_file.h"
 #include "fuzz_target.h"
 #include "gpu_target.h"
-#include "host_check.h"
 
 namespace layout = inductorfs::layout;
 namespace fuzz = inductorfs::fuzz;

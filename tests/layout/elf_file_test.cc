@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "content_checks.h"
 #include "elf_builder.h"
-#include "host_check.h"
 #include "shared_object.h"
 
 namespace inductorfs::layout {

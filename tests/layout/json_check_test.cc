@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json_check.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "content_checks.h"
 #include "inductorfs/codec/digest.h"
 #include "sample_names.h"
 

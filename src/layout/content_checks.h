@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "artefact.h"
+#include "elf_file.h"
+#include "inductorfs/base/result.h"
+#include "inductorfs/layout/layout.h"
+#include "json_text.h"
+
+/// What check_content() asks of the bytes of a family, with its contract. Each group of functions has the source of its
+/// name. All are pure, and safe for concurrent use.
+namespace inductorfs::layout {
+
+// host_check.cc
+
+/// Checks whether this host's loader can satisfy what such a file needs; kNotSupported says what is missing.
+[[nodiscard]] Result<void> check_elf_needs(const Artefact& artefact, const ElfNeeds& needs, const HostLimits& host);
+
+// code_check.cc: code in any form
+
+/// Refuses a NUL. A file that a crash of its host tore has zeros where its bytes were; Python refuses source with a NUL
+/// by an exception that torch does not catch.
+[[nodiscard]] Result<void> check_text(const Artefact& artefact);
+/// Refuses what Python's Path.read_text() raises for too: what is no UTF-8.
+[[nodiscard]] Result<void> check_utf8_text(const Artefact& artefact);
+/// Returns what a sound binary of this ELF type and of this kind of CPU needs of a host.
+[[nodiscard]] Result<ElfNeeds> needs_of_binary(const Artefact& artefact, uint16_t type);
+/// Checks a shared object, and what it needs of the host.
+[[nodiscard]] Result<void> check_shared_object(const Artefact& artefact, const HostLimits& host);
+[[nodiscard]] Result<void> check_cubin(const Artefact& artefact, const HostLimits& host);
+[[nodiscard]] Result<void> check_hsaco(const Artefact& artefact);
+[[nodiscard]] Result<void> check_ptx(const Artefact& artefact, const HostLimits& host);
+
+// json_check.cc: what torch or Triton take for granted when they read a JSON file. What is missing there is an
+// exception in the job, not a miss. All of them want the whole file.
+
+/// Parses the whole file within the limits of metadata.
+[[nodiscard]] Result<JsonValue> whole_json(const Artefact& artefact);
+/// As whole_json(); kCorrupt for anything but an object.
+[[nodiscard]] Result<JsonValue> whole_object(const Artefact& artefact);
+/// Checks <xx>/<64 hex>.best_config (torch/_inductor/runtime/autotune_cache.py: _load_cached_autotuning).
+[[nodiscard]] Result<void> check_best_config(const Artefact& artefact);
+/// Checks <kernel>.json of a key directory (triton/compiler/compiler.py: CompiledKernel).
+[[nodiscard]] Result<void> check_triton_metadata(const Artefact& artefact);
+/// Checks <function>.autotune.json (triton/runtime/autotuner.py: Autotuner.check_disk_cache).
+[[nodiscard]] Result<void> check_triton_autotune(const Artefact& artefact);
+/// Checks cache/<system hash> (torch/_inductor/codecache.py: CacheBase, PersistentCache).
+[[nodiscard]] Result<void> check_system_autotune(const Artefact& artefact);
+/// Checks cache_key_factors.json (vllm/compilation/backends.py: VllmBackend.__call__): an object of at most
+/// kVllmFactorsLimit bytes with the object "env".
+[[nodiscard]] Result<void> check_vllm_factors(const Artefact& artefact);
+
+// system_autotune.cc
+
+/// Parses {"system": {...}, "cache": {...}} of cache/<system hash>; kCorrupt for anything else, kTooLarge over the
+/// limits.
+[[nodiscard]] Result<JsonValue> parse_system_autotune(std::string_view text);
+
+// engine_check.cc
+
+/// Checks an artefact of a serving engine's family. Of a parcel all members are checked.
+[[nodiscard]] Result<void> check_engine_artefact(const Classification& classified, const Artefact& artefact,
+                                                 const HostLimits& host);
+
+// parcel_check.cc
+
+/// Checks a parcel: that it has the files that its program looks for, no others, and each of them is sound.
+[[nodiscard]] Result<void> check_parcel(const Classification& classified, const Artefact& artefact,
+                                        const HostLimits& host);
+/// Checks a shared object of a serving engine. Libraries that it needs are not asked for: the engine has loaded its own
+/// (tvm-ffi, CUDA's runtime) from its packages before, where the loader alone would not find them.
+[[nodiscard]] Result<void> check_engine_library(const Artefact& artefact, const HostLimits& host);
+
+}  // namespace inductorfs::layout

@@ -5,7 +5,7 @@
 #include "command.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
-#include "inductorfs/config/exclusive.h"
+#include "inductorfs/config/given.h"
 #include "inductorfs/mount/layers.h"
 #include "mount_arguments.h"
 

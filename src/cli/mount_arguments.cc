@@ -5,9 +5,8 @@
 #include <array>
 #include <cstdio>
 
-#include "inductorfs/config/exclusive.h"
+#include "inductorfs/config/given.h"
 #include "inductorfs/config/paths.h"
-#include "inductorfs/config/unknown_variables.h"
 #include "inductorfs/mount/process.h"
 
 namespace inductorfs::cli {

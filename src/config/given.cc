@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options that a process's environment gives, and options that contradict each other.
+#include "inductorfs/config/given.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <utility>
 
 #include "inductorfs/base/nearest_name.h"
-#include "inductorfs/config/exclusive.h"
 #include "inductorfs/config/settings.h"
-#include "inductorfs/config/unknown_variables.h"
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::config {

@@ -10,7 +10,7 @@
 
 #include "inductorfs/base/number.h"
 #include "inductorfs/codec/entry.h"
-#include "inductorfs/config/exclusive.h"
+#include "inductorfs/config/given.h"
 #include "inductorfs/fingerprint/variables.h"
 
 namespace inductorfs::config {

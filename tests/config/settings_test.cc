@@ -6,8 +6,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/catalog/catalog.h"
-#include "inductorfs/config/exclusive.h"
-#include "inductorfs/config/unknown_variables.h"
+#include "inductorfs/config/given.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::config {

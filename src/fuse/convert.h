@@ -3,10 +3,15 @@
 
 #include <sys/stat.h>
 
+#include "inductorfs/base/result.h"
 #include "inductorfs/vfs/types.h"
 
 /// Conversions between the file system's values and those of the C library, which libfuse uses.
 namespace inductorfs::fuse {
+
+/// Converts an ErrorCode to the errno that a job sees; the only place that does so. It never returns ENOSYS: the kernel
+/// takes that as "this file system has no such operation" and stops asking for the whole life of the mount.
+[[nodiscard]] int to_errno(ErrorCode code) noexcept;
 
 [[nodiscard]] struct stat to_stat(const vfs::Attributes& attributes) noexcept;
 /// `valid` has libfuse's FUSE_SET_ATTR_* bits, which say which of `attributes` are to be set.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "errno_map.h"
-
 #include <cerrno>
+
+#include "convert.h"
 
 namespace inductorfs::fuse {
 

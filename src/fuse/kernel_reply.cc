@@ -8,7 +8,6 @@
 #include <cerrno>
 
 #include "convert.h"
-#include "errno_map.h"
 
 namespace inductorfs::fuse {
 namespace {

@@ -126,8 +126,9 @@ Result<Fd> open_device() {
 
 /// Best effort: without it, first reads of large files are slower.
 void widen_readahead(const std::string& mountpoint) {
-  const auto mount = find_mount(read_mount_table(), mountpoint);
-  if (!mount) return;
+  const auto table = read_mount_table();
+  const MountEntry* const mount = find_mount_at(table, mountpoint);
+  if (mount == nullptr) return;
   const auto file = open_at(AT_FDCWD, "/sys/class/bdi/" + mount->device + "/read_ahead_kb", O_WRONLY);
   if (file) (void)write_full(file->get(), kReadaheadKiB);
 }
@@ -259,8 +260,9 @@ Result<void> unmount_as_root(const MountEntry& mount, bool lazy) {
 
 Result<Mounted> mount(const MountOptions& options) {
   const std::string mountpoint = resolved_mountpoint(options.mountpoint);
-  const auto there = options.dead >= 0 ? std::nullopt : find_mount(read_mount_table(), mountpoint);
-  if (there) return fail(already_mounted(mountpoint, *there));
+  const auto table = options.dead >= 0 ? std::vector<MountEntry>() : read_mount_table();
+  const MountEntry* const there = find_mount_at(table, mountpoint);
+  if (there != nullptr) return fail(already_mounted(mountpoint, *there));
   const bool open = options.directory >= 0;
   const std::string way = open ? "/proc/self/fd/" + std::to_string(options.directory) : mountpoint;
   if (!options.may_hold_files) INDUCTORFS_TRY(check_empty(mountpoint, way));
@@ -277,8 +279,9 @@ Result<void> unmount(const MountEntry& mount, bool lazy) {
 
 Result<void> unmount(const std::string& mountpoint, bool lazy) {
   const std::string resolved = resolved_mountpoint(mountpoint);
-  const auto there = find_mount(read_mount_table(), resolved);
-  if (!there) return fail(ErrorCode::kNotFound, resolved + " is not a mount; nothing to do");
+  const auto table = read_mount_table();
+  const MountEntry* const there = find_mount_at(table, resolved);
+  if (there == nullptr) return fail(ErrorCode::kNotFound, resolved + " is not a mount; nothing to do");
   return unmount(*there, lazy);
 }
 
@@ -296,8 +299,9 @@ MountUse mount_use(std::span<const MountEntry> mounts) {
 }
 
 std::string mounted_type(const std::string& mountpoint) {
-  const auto there = find_mount(read_mount_table(), resolved_mountpoint(mountpoint));
-  return there ? there->type : std::string();
+  const auto table = read_mount_table();
+  const MountEntry* const there = find_mount_at(table, resolved_mountpoint(mountpoint));
+  return there != nullptr ? there->type : std::string();
 }
 
 }  // namespace inductorfs::fuse

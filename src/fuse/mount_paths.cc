@@ -7,11 +7,6 @@
 
 namespace inductorfs::fuse {
 
-std::optional<MountEntry> find_mount(const std::vector<MountEntry>& table, std::string_view mountpoint) {
-  const MountEntry* found = find_mount_at(table, mountpoint);
-  return found != nullptr ? std::optional(*found) : std::nullopt;
-}
-
 bool is_within(std::string_view path, std::string_view directory) {
   if (directory == "/") return path.starts_with('/');
   return path.starts_with(directory) && (path.size() == directory.size() || path[directory.size()] == '/');

@@ -15,6 +15,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/text.h"
+#include "mount_paths.h"
 
 namespace inductorfs::fuse {
 namespace {

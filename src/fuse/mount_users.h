@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mount_paths.h"
+#include "inductorfs/base/mount_table.h"
 
 namespace inductorfs::fuse {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../../src/fuse/errno_map.h"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
 #include <map>
+
+#include "../../src/fuse/convert.h"
 
 namespace inductorfs::fuse {
 namespace {

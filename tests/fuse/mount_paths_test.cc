@@ -16,9 +16,9 @@ constexpr const char* kTable =
 
 TEST(MountTable, FindsTheUppermostOfSeveral) {
   const auto table = parse_mount_table(kTable);
-  EXPECT_EQ(find_mount(table, "/mnt/a b\\c")->type, "tmpfs");
-  EXPECT_FALSE(find_mount(table, "/mnt"));
-  EXPECT_FALSE(find_mount(table, "/mnt/a"));
+  EXPECT_EQ(find_mount_at(table, "/mnt/a b\\c")->type, "tmpfs");
+  EXPECT_EQ(find_mount_at(table, "/mnt"), nullptr);
+  EXPECT_EQ(find_mount_at(table, "/mnt/a"), nullptr);
 }
 
 TEST(MountTable, KnowsWhatLiesBelow) {
@@ -40,7 +40,10 @@ TEST(MountTable, SpellsAPathAsTheKernelDoes) {
   EXPECT_EQ(resolved_mountpoint("/"), "/");
 }
 
-TEST(MountTable, HasTheProcFileSystemOfThisHost) { EXPECT_EQ(find_mount(read_mount_table(), "/proc")->type, "proc"); }
+TEST(MountTable, HasTheProcFileSystemOfThisHost) {
+  const auto table = read_mount_table();
+  EXPECT_EQ(find_mount_at(table, "/proc")->type, "proc");
+}
 
 TEST(MountUsers, AreNamedUpToALimit) {
   MountUsers users;
@@ -54,8 +57,9 @@ TEST(MountUsers, AreNamedUpToALimit) {
 }
 
 TEST(MountUsers, IncludeThisProcessForTheFileSystemOfItsProgram) {
-  const auto root = find_mount(read_mount_table(), "/");
-  ASSERT_TRUE(root);
+  const auto table = read_mount_table();
+  const MountEntry* const root = find_mount_at(table, "/");
+  ASSERT_NE(root, nullptr);
   bool found = false;
   for (const MountUser& user : find_mount_users({&*root, 1}).found) found = found || user.pid == getpid();
   EXPECT_TRUE(found);

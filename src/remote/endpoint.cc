@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "endpoint.h"
-
 #include <utility>
 
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/redis/certificates.h"
 #include "inductorfs/remote/server_examination.h"
+#include "redis_client.h"
 
 namespace inductorfs::remote {
 namespace {

@@ -76,26 +76,33 @@ std::vector<ScopeKeeper::Due> ScopeKeeper::due(const std::vector<ScopeId>& scope
   });
 }
 
-Result<void> keep_scopes(RedisClient& session, std::span<const ScopeKeeper::Due> due, Deadline deadline) {
-  const Lifetime lifetime = Lifetime::of_scopes(session.options());
-  return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+/// What fails is done by another mount, or when it is due again.
+void RedisRemote::keep(const std::vector<ScopeId>& scopes, Deadline deadline) {
+  if (session_.options().read_only) return;
+  const auto all_due = shared_->keeper.due(scopes, std::chrono::steady_clock::now());
+  if (all_due.empty()) return;
+  const std::span<const ScopeKeeper::Due> due(all_due);
+  const Lifetime lifetime = Lifetime::of_scopes(session_.options());
+  const auto kept = session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     Result<void> all;
     for (size_t at = 0; at < due.size(); at += kScopesAtOnce) {
       const auto some = due.subspan(at, std::min(kScopesAtOnce, due.size() - at));
-      auto kept = keep_some(channel, session.options().prefix, some, lifetime);
-      if (kept) continue;
-      all = std::move(kept);
+      auto some_kept = keep_some(channel, session_.options().prefix, some, lifetime);
+      if (some_kept) continue;
+      all = std::move(some_kept);
       if (!channel.spans_servers()) break;  // a shard that is away says nothing of the others
     }
     return all;
   });
+  if (!kept) session_.counters().get("remote.keep_failed").add();
 }
 
-Result<void> renew_blobs(RedisClient& session, std::span<const codec::Digest> digests, Deadline deadline) {
-  return session.run(Use::kPublish, deadline, [&](Conversation& channel) -> Result<void> {
+Result<void> RedisRemote::renew(std::span<const codec::Digest> digests, Deadline deadline) {
+  if (session_.options().read_only) return read_only();
+  return session_.run(Use::kPublish, deadline, [&](Conversation& channel) -> Result<void> {
     for (size_t at = 0; at < digests.size(); at += kBlobsAtOnce) {
       const auto some = digests.subspan(at, std::min(kBlobsAtOnce, digests.size() - at));
-      INDUCTORFS_TRY(BlobShelf(session, channel, {some.begin(), some.end()}).look());
+      INDUCTORFS_TRY(BlobShelf(session_, channel, {some.begin(), some.end()}).look());
     }
     return {};
   });

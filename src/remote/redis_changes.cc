@@ -306,15 +306,14 @@ class ScopeReader {
 
 }  // namespace
 
-Result<Delta> read_scope(RedisClient& session, Rereads& rereads, const ScopeId& scope, const Position& from,
-                         Deadline deadline) {
+Result<Delta> RedisRemote::read_changes(const ScopeId& scope, const Position& from, Deadline deadline) {
   INDUCTORFS_TRY(check_scope(scope));
   Delta delta;
   std::vector<Damaged> damaged;
   // At one server: the cursor of a scan means nothing to another one.
-  const ScopeKeys keys(session.options().prefix, scope);
-  INDUCTORFS_TRY(session.run_at(keys.index, Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
-    ScopeReader reader(session, rereads, scope, channel);
+  const ScopeKeys keys(session_.options().prefix, scope);
+  INDUCTORFS_TRY(session_.run_at(keys.index, Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    ScopeReader reader(session_, shared_->rereads, scope, channel);
     INDUCTORFS_TRY_ASSIGN(auto read, reader.read(from));
     delta = std::move(read);
     damaged = reader.damaged();
@@ -323,8 +322,11 @@ Result<Delta> read_scope(RedisClient& session, Rereads& rereads, const ScopeId& 
   for (const Damaged& entry : damaged) {
     // Of a contest it would keep its place for ever, and nobody could publish the key again. What this user may not do
     // another one may.
-    (void)report_lost_entry(session, scope, entry.path, entry.digest, deadline);
+    (void)report_lost(scope, entry.path, entry.digest, deadline);
   }
+  if (delta.at_head) shared_->heads.confirm(scope, delta.position);
+  if (delta.position != Position{}) keep({scope}, deadline);  // else there is nothing to keep
+  announce_again(scope, deadline);
   return delta;
 }
 

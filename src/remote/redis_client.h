@@ -20,6 +20,10 @@
 
 namespace inductorfs::remote {
 
+/// Returns the address in the URL with what the options add: the password of the file, certificates, the client's name.
+/// kInvalid when the URL is not one, or the password cannot be read.
+[[nodiscard]] Result<redis::Endpoint> endpoint_of(const RemoteOptions& options);
+
 /// The way in which all operations of the Redis remote reach the server, or the shards of a Redis Cluster. It owns the
 /// links, with their connections, breakers and health, and tries once more when an idle connection turns out to be
 /// dead. Calls block up to their deadline. Safe for concurrent use.

@@ -319,14 +319,13 @@ class FetchJob {
 
 }  // namespace
 
-void fetch_blobs(RedisClient& session, BlockCache& cache, std::span<const codec::Digest> digests, BlobSink& sink,
-                 Budget& budget) {
+void RedisRemote::fetch_within(std::span<const codec::Digest> digests, BlobSink& sink, Budget& budget) {
   if (digests.empty()) return;
-  FetchJob job(session, &cache, digests, sink, budget);
-  auto outcome = session.run(
+  FetchJob job(session_, &shared_->blocks, digests, sink, budget);
+  auto outcome = session_.run(
       Use::kFetch, budget.total(), [&](Conversation& channel) { return job.run(channel); }, &budget);
   if (!outcome) job.finish(outcome.error());
-  if (outcome && job.refusal()) session.refused(*job.refusal());
+  if (outcome && job.refusal()) session_.refused(*job.refusal());
 }
 
 }  // namespace inductorfs::remote

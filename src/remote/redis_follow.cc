@@ -18,6 +18,7 @@ namespace {
 using redis::Reply;
 
 constexpr Milliseconds kIdleSlice{100};
+constexpr Milliseconds kKeepPatience{2'000};
 
 /// Waits on several scopes of one server. Confined to the calling thread.
 class ScopeWaiter {
@@ -107,20 +108,26 @@ Result<std::vector<ScopeId>> wait_on_server(RedisClient& session, HeadWatch& hea
 
 }  // namespace
 
-Result<std::vector<ScopeId>> wait_for_scopes(RedisClient& session, HeadWatch& heads,
-                                             const std::vector<std::pair<ScopeId, Position>>& scopes, Milliseconds most,
-                                             const std::function<bool()>& cancelled) {
+Result<std::vector<ScopeId>> RedisRemote::wait_for_changes(const std::vector<std::pair<ScopeId, Position>>& scopes,
+                                                           Milliseconds most, const std::function<bool()>& cancelled) {
+  // A scope in which nothing happens is not read, and in use all the same.
+  std::vector<ScopeId> followed;
+  for (const auto& [scope, position] : scopes) followed.push_back(scope);
+  keep(followed, Deadline::after(kKeepPatience));
+  shared_->blocks.drop_unused(std::chrono::steady_clock::now());
+  for (const ScopeId& scope : followed) announce_again(scope, Deadline::after(most));
+  HeadWatch& heads = shared_->heads;
   const Deadline deadline = Deadline::after(most);
   for (const auto& [scope, position] : scopes) INDUCTORFS_TRY(check_scope(scope));
-  session.close_idle();
+  session_.close_idle();
   heads.keep_only(scopes);
   std::vector<ScopeId> moved;
   while (scopes.empty() && !deadline.passed() && !cancelled()) {
     (void)::poll(nullptr, 0, static_cast<int>(std::min(deadline.left(), kIdleSlice).count()));  // nothing to follow
   }
   if (scopes.empty() || deadline.passed() || cancelled()) return moved;
-  const auto outcome = session.shards() != nullptr ? wait_on_cluster(session, heads, scopes, deadline, cancelled)
-                                                   : wait_on_server(session, heads, scopes, deadline, cancelled);
+  const auto outcome = session_.shards() != nullptr ? wait_on_cluster(session_, heads, scopes, deadline, cancelled)
+                                                    : wait_on_server(session_, heads, scopes, deadline, cancelled);
   if (!outcome && (cancelled() || (deadline.passed() && outcome.error().code() == ErrorCode::kTimedOut))) return moved;
   return outcome;
 }

@@ -232,18 +232,19 @@ class Turn {
 
 }  // namespace
 
-Result<GatherReport> gather_blobs(RedisClient& session, std::span<const codec::Digest> digests, Deadline deadline) {
+Result<GatherReport> RedisRemote::gather(std::span<const codec::Digest> digests, Deadline deadline) {
+  if (session_.options().read_only) return read_only();
   std::unordered_set<codec::Digest> seen;
   std::vector<codec::Digest> distinct;
   std::ranges::copy_if(digests, std::back_inserter(distinct), [&](const auto& one) { return seen.insert(one).second; });
   if (distinct.size() < 2) return GatherReport{};
-  Turn turn(session, *std::ranges::min_element(distinct), deadline);
+  Turn turn(session_, *std::ranges::min_element(distinct), deadline);
   INDUCTORFS_TRY_ASSIGN(const bool ours, turn.take());
   if (!ours) return GatherReport{};
-  GatherJob job(session, distinct, deadline);
+  GatherJob job(session_, distinct, deadline);
   const auto done = job.run();
-  session.counters().get("remote.gathered_blobs").add(job.report().blobs);
-  session.counters().get("remote.gathered_blocks").add(job.report().blocks);
+  session_.counters().get("remote.gathered_blobs").add(job.report().blobs);
+  session_.counters().get("remote.gathered_blocks").add(job.report().blocks);
   INDUCTORFS_TRY(done);
   return job.report();
 }

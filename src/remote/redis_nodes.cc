@@ -12,6 +12,9 @@ namespace {
 
 using redis::Reply;
 
+/// A registration outlives three of it. A server that has forgotten one is told with the next record.
+constexpr Milliseconds kRegisterInterval{300'000};
+
 /// Records that are asked for at once: kRecordsAtOnce * kNodeRecordLimit must fit into the window.
 constexpr size_t kRecordsAtOnce = 256;
 static_assert(kRecordsAtOnce * kNodeRecordLimit <= kWindowBytes);
@@ -69,25 +72,28 @@ Result<std::string> register_node(Conversation& channel, const NodeKeys& keys, c
 
 }  // namespace
 
-Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, const std::string& id,
-                           std::string_view record, bool registers, Deadline deadline) {
+Result<BeatAnswer> RedisRemote::beat(const std::string& id, std::string_view record, Deadline deadline) {
   INDUCTORFS_TRY(check_node(id));
   if (record.size() > kNodeRecordLimit) return fail(ErrorCode::kInvalid, "the record of a mount is too long");
-  const bool writes = !record.empty() && !session.options().read_only;
-  const NodeKeys keys(session.options().prefix);
+  const bool writes = !record.empty() && !session_.options().read_only;
+  const NodeKeys keys(session_.options().prefix);
   const std::string node = keys.node(id);
   const std::string lifetime = std::to_string(kNodeLifetime.count());
-  const Lifetime orders_lifetime = Lifetime::of_scopes(session.options());
+  const Lifetime orders_lifetime = Lifetime::of_scopes(session_.options());
   std::vector<redis::Command> commands = {{"GETRANGE", keys.orders, "0", last_byte_of_orders()}};
   if (writes) {
     commands.push_back({"SET", node, record, "PX", lifetime});
     commands.push_back({"ZSCORE", keys.registry, id});
   }
+  const auto now = std::chrono::steady_clock::now();
+  const bool registers = !record.empty() && shared_->registered.with([&](const SteadyTime& last) {
+    return last == SteadyTime{} || now - last >= kRegisterInterval;
+  });
   BeatAnswer answer;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     answer = {};
     INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
-    note_writes(replies, writes, condition);
+    note_writes(replies, writes, *writes_);
     if (replies[0].is_error() && !is_of_wrong_type(replies[0])) return fail(redis::to_error(replies[0]));
     answer.orders = orders_in(replies[0]);
     if (!writes) return {};
@@ -101,26 +107,27 @@ Result<BeatAnswer> beat_at(RedisClient& session, WriteCondition& condition, cons
     INDUCTORFS_TRY_ASSIGN(answer.not_listed, register_node(channel, keys, id, orders_lifetime));
     return {};
   }));
+  if (registers) shared_->registered.with([&](SteadyTime& last) { last = now; });
   return answer;
 }
 
-void leave_nodes(RedisClient& session, const std::string& id, Deadline deadline) {
-  if (session.options().read_only || !check_node(id)) return;
-  const NodeKeys keys(session.options().prefix);
+void RedisRemote::leave(const std::string& id, Deadline deadline) {
+  if (session_.options().read_only || !check_node(id)) return;
+  const NodeKeys keys(session_.options().prefix);
   const std::string node = keys.node(id);
   // Should it fail, the record goes with its lifetime.
-  (void)session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  (void)session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     const auto replies = channel.call_all({{"UNLINK", node}, {"ZREM", keys.registry, id}});
     return replies ? Result<void>() : fail(replies.error());
   });
 }
 
-Result<std::vector<NodeRecord>> list_records(RedisClient& session, size_t limit, Deadline deadline) {
-  const NodeKeys keys(session.options().prefix);
+Result<std::vector<NodeRecord>> RedisRemote::list_nodes(size_t limit, Deadline deadline) {
+  const NodeKeys keys(session_.options().prefix);
   const std::string last = std::to_string(kNodesLimit - 1);
   const std::string end = std::to_string(kNodeRecordLimit - 1);
   std::vector<NodeRecord> found;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     found.clear();
     INDUCTORFS_TRY_ASSIGN(auto listed, channel.call({"ZRANGE", keys.registry, "0", last, "REV"}));
     if (is_of_wrong_type(listed)) return {};  // the next registration mends it
@@ -130,7 +137,7 @@ Result<std::vector<NodeRecord>> list_records(RedisClient& session, size_t limit,
       if (check_node(item.text)) {
         ids.push_back(std::move(item.text));
       } else {
-        session.counters().get("remote.bad_nodes").add();
+        session_.counters().get("remote.bad_nodes").add();
       }
     }
     for (size_t from = 0; from < ids.size() && found.size() < limit; from += kRecordsAtOnce) {
@@ -155,10 +162,10 @@ Result<std::vector<NodeRecord>> list_records(RedisClient& session, size_t limit,
   return found;
 }
 
-Result<OrdersNow> read_orders_of(RedisClient& session, Deadline deadline) {
-  const NodeKeys keys(session.options().prefix);
+Result<OrdersNow> RedisRemote::read_orders(Deadline deadline) {
+  const NodeKeys keys(session_.options().prefix);
   OrdersNow now;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto replies,
                           channel.call_all({{"TIME"}, {"GETRANGE", keys.orders, "0", last_byte_of_orders()}}));
     const Reply& time = replies[0];
@@ -175,13 +182,13 @@ Result<OrdersNow> read_orders_of(RedisClient& session, Deadline deadline) {
   return now;
 }
 
-Result<bool> replace_orders_of(RedisClient& session, const std::string& before, const std::string& after,
-                               Deadline deadline) {
+Result<bool> RedisRemote::replace_orders(const std::string& before, const std::string& after, Deadline deadline) {
+  if (session_.options().read_only) return no_orders();
   if (after.size() > kOrdersLimit) return fail(ErrorCode::kInvalid, "the orders are too long");
-  const NodeKeys keys(session.options().prefix);
-  const Lifetime lifetime = Lifetime::of_scopes(session.options());
+  const NodeKeys keys(session_.options().prefix);
+  const Lifetime lifetime = Lifetime::of_scopes(session_.options());
   bool replaced = false;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto reply, channel.call({"EVAL", replace_script(), "1", keys.orders, before, after,
                                                     lifetime.text, std::to_string(kOrdersLimit)}));
     if (reply.kind != Reply::Kind::kInteger) return fail(redis::to_error(reply));

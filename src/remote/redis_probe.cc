@@ -135,16 +135,16 @@ Result<ServerFacts> merged(const std::vector<Answer>& answers, size_t uncovered)
 
 }  // namespace
 
-Result<ServerFacts> probe_server(RedisClient& session, Deadline deadline) {
+Result<ServerFacts> RedisRemote::probe(Deadline deadline) {
   std::vector<Answer> answers;
-  auto asked = session.for_each_server(Use::kControl, deadline, [&](const std::string& address, const auto& run) {
-    answers.push_back({address, ask_server(session, run)});
+  auto asked = session_.for_each_server(Use::kControl, deadline, [&](const std::string& address, const auto& run) {
+    answers.push_back({address, ask_server(session_, run)});
   });
   Result<ServerFacts> facts = fail(ErrorCode::kUnavailable);
   if (!asked) {
     facts = fail(std::move(asked).error());
-  } else if (session.shards() != nullptr) {
-    facts = merged(answers, session.shards()->uncovered());
+  } else if (session_.shards() != nullptr) {
+    facts = merged(answers, session_.shards()->uncovered());
   } else {
     facts = std::move(answers.front().facts);
   }

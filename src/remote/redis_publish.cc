@@ -299,57 +299,59 @@ bool refuses_writes(const Reply& reply) {
          std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) { return reply.text.starts_with(word); });
 }
 
-Result<PublishOutcome> publish_group(RedisClient& session, Breaker& writes, WriteCondition& condition,
-                                     const PublishGroup& group, BlobSource& source, Deadline deadline) {
+Result<PublishOutcome> RedisRemote::publish(const PublishGroup& group, BlobSource& source, Deadline deadline) {
+  if (session_.options().read_only) return read_only();
+  Breaker& writes = shared_->writes;
   INDUCTORFS_TRY_ASSIGN(auto encoded, encode_group(group));
   const Breaker::Ticket ticket = writes.admit(std::chrono::steady_clock::now());
   if (ticket == Breaker::Ticket::kRefused) {
     return fail(ErrorCode::kUnavailable, "the server refused to write a moment ago");
   }
-  PublishJob job(session, group, encoded, source);
-  auto outcome = session.run(Use::kPublish, deadline, [&](Conversation& channel) { return job.run(channel); });
+  PublishJob job(session_, group, encoded, source);
+  auto outcome = session_.run(Use::kPublish, deadline, [&](Conversation& channel) { return job.run(channel); });
   if (outcome && job.refusal()) {
     // The name may lead to the new master by now, which a connection to the old one would never find out.
-    if (job.refusal()->text.starts_with("READONLY ")) session.hang_up(Use::kPublish);
+    if (job.refusal()->text.starts_with("READONLY ")) session_.hang_up(Use::kPublish);
     writes.failed(ticket, std::chrono::steady_clock::now());
-    session.counters().get("remote.publish_refused").add();
+    session_.counters().get("remote.publish_refused").add();
     Error why = redis::to_error(*job.refusal());
-    condition.refused(WriteCondition::Write::kPublish, why);
+    writes_->refused(WriteCondition::Write::kPublish, why);
     return fail(std::move(why));
   }
   if (!outcome) {
     writes.abandoned(ticket);
-    session.counters().get("remote.publish_failed").add();
+    session_.counters().get("remote.publish_failed").add();
     // A server that answers MOVED or ASK is an operator's to change: until then what is queued waits.
     const ErrorCode code = outcome.error().code();
-    if (code == ErrorCode::kNotPermitted) condition.refused(WriteCondition::Write::kPublish, outcome.error());
+    if (code == ErrorCode::kNotPermitted) writes_->refused(WriteCondition::Write::kPublish, outcome.error());
     // While other shards of a cluster answer, it is this group's turn that has to wait, not the whole queue's.
     const bool away = code == ErrorCode::kUnavailable || code == ErrorCode::kTimedOut;
-    if (away && session.shards() != nullptr && session.health().reachable) {
+    if (away && session_.shards() != nullptr && session_.health().reachable) {
       return fail(ErrorCode::kInternal, outcome.error().what());
     }
     return fail(code == ErrorCode::kNotSupported ? ErrorCode::kUnavailable : code, outcome.error().what());
   }
   writes.succeeded(ticket);
   // The other outcomes wrote nothing.
-  if (job.outcome() == PublishOutcome::kPublished) condition.taken(WriteCondition::Write::kPublish);
-  count(session, job.outcome());
+  if (job.outcome() == PublishOutcome::kPublished) writes_->taken(WriteCondition::Write::kPublish);
+  count(session_, job.outcome());
   if (job.outcome() == PublishOutcome::kNewer) tell_of_newer(group);
   return job.outcome();
 }
 
-Result<void> report_lost_entry(RedisClient& session, const ScopeId& scope, const std::string& path,
-                               const codec::Digest& digest, Deadline deadline) {
+Result<void> RedisRemote::report_lost(const ScopeId& scope, const std::string& path, const codec::Digest& digest,
+                                      Deadline deadline) {
+  if (session_.options().read_only) return read_only();
   INDUCTORFS_TRY(check_scope(scope));
   if (!codec::is_clean_path(path)) return fail(ErrorCode::kInvalid, "a path that is not clean");
-  const ScopeKeys keys(session.options().prefix, scope);
+  const ScopeKeys keys(session_.options().prefix, scope);
   const std::string nonce = random_nonce();
-  const std::string log_length = std::to_string(session.options().log_length);
+  const std::string log_length = std::to_string(session_.options().log_length);
   const std::string record = codec::encode_record({.set = {}, .removed = {path}});
-  const Lifetime lifetime = Lifetime::of_scopes(session.options());
-  const std::string blob = piece_key(session.options().prefix, digest, 0);
+  const Lifetime lifetime = Lifetime::of_scopes(session_.options());
+  const std::string blob = piece_key(session_.options().prefix, digest, 0);
   bool removed = false;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     std::vector<redis::Command> commands = {{"EVAL", report_lost_script(), "5", keys.meta, keys.index, keys.counts,
                                              keys.owners, keys.log, nonce, log_length, record, path, digest.raw(),
                                              lifetime.text, lifetime.renew_below_text}};
@@ -364,7 +366,7 @@ Result<void> report_lost_entry(RedisClient& session, const ScopeId& scope, const
     auto unlinked = channel.call({"UNLINK", blob});
     return unlinked ? Result<void>() : fail(std::move(unlinked).error());
   }));
-  if (removed) session.counters().get("remote.lost_removed").add();
+  if (removed) session_.counters().get("remote.lost_removed").add();
   return {};
 }
 

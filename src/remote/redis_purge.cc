@@ -97,18 +97,19 @@ class Purge {
 
 }  // namespace
 
-Result<PurgeReport> purge_scope(RedisClient& session, const ScopeId& scope, const Selects& selects, bool dry_run,
-                                Deadline deadline) {
+Result<PurgeReport> RedisRemote::purge(const ScopeId& scope, const Selects& selects, bool dry_run, Deadline deadline) {
+  if (!dry_run && session_.options().read_only) return no_orders();
   INDUCTORFS_TRY(check_scope(scope));
-  return Purge(session, scope, selects, dry_run, deadline).run();
+  return Purge(session_, scope, selects, dry_run, deadline).run();
 }
 
-Result<void> unlink_blob(RedisClient& session, const codec::Digest& digest, Deadline deadline) {
+Result<void> RedisRemote::remove_blob(const codec::Digest& digest, Deadline deadline) {
+  if (session_.options().read_only) return no_orders();
   // Piece 0 says that the others are there; those go with their lifetime.
-  const std::string& prefix = session.options().prefix;
+  const std::string& prefix = session_.options().prefix;
   const std::string key = piece_key(prefix, digest, 0);
   const std::string end = std::to_string(kMemberValueSize - 1);
-  return session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  return session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     // The bytes of a member are in its block, and go at once all the same: the other members are compiled again.
     INDUCTORFS_TRY_ASSIGN(const auto start, channel.call({"GETRANGE", key, "0", end}));
     if (const auto member = start.is_error() ? std::nullopt : member_in(start.text)) {

@@ -90,13 +90,13 @@ class ScopeLister {
 
 }  // namespace
 
-Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, Deadline deadline) {
-  const ScopeKeys keys(session.options().prefix, scope.id);
-  const std::string registry = scope_registry_key(session.options().prefix);
+Result<void> RedisRemote::announce(const ScopeInformation& scope, Deadline deadline) {
+  const ScopeKeys keys(session_.options().prefix, scope.id);
+  const std::string registry = scope_registry_key(session_.options().prefix);
   const std::string value = encode_information(scope);
-  const std::string lifetime = lifetime_of(session);
+  const std::string lifetime = lifetime_of(session_);
   const std::string most = std::to_string(kAnnouncedScopesLimit);
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(
         auto replies, channel.call_all({{"SET", keys.about, value, "PX", lifetime},
                                         {"EVAL", register_scope_script(), "1", registry, scope.id, lifetime, most}}));
@@ -105,7 +105,7 @@ Result<void> announce_to(RedisClient& session, const ScopeInformation& scope, De
     }
     return {};
   }));
-  session.counters().get("remote.scopes_announced").add();
+  session_.counters().get("remote.scopes_announced").add();
   return {};
 }
 
@@ -130,25 +130,25 @@ Result<void> ask_holders(RedisClient& session, Conversation& channel, const std:
 
 }  // namespace
 
-Result<std::vector<ScopeId>> holders_of(RedisClient& session, const std::string& path, std::span<const ScopeId> scopes,
-                                        Deadline deadline) {
+Result<std::vector<ScopeId>> RedisRemote::scopes_with(const std::string& path, std::span<const ScopeId> scopes,
+                                                      Deadline deadline) {
   std::vector<ScopeId> holders;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     holders.clear();
     for (size_t from = 0; from < scopes.size(); from += kScopesAtOnce) {
       const auto some = scopes.subspan(from, std::min(kScopesAtOnce, scopes.size() - from));
-      if (Result<void> asked = ask_holders(session, channel, path, some, holders); !asked) return asked;
+      if (Result<void> asked = ask_holders(session_, channel, path, some, holders); !asked) return asked;
     }
     return {};
   }));
   return holders;
 }
 
-Result<std::vector<ScopeInformation>> list_announced(RedisClient& session, size_t limit, Deadline deadline) {
+Result<std::vector<ScopeInformation>> RedisRemote::list_scopes(size_t limit, Deadline deadline) {
   std::vector<ScopeInformation> scopes;
   if (limit == 0) return scopes;
-  INDUCTORFS_TRY(session.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
-    INDUCTORFS_TRY_ASSIGN(auto listed, ScopeLister(session, channel, limit).run());
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(auto listed, ScopeLister(session_, channel, limit).run());
     scopes = std::move(listed);
     return {};
   }));

@@ -213,14 +213,15 @@ class Sweep {
 
 }  // namespace
 
-Result<SweepReport> sweep_scope(RedisClient& session, const ScopeId& scope, bool wanted, Deadline deadline) {
+Result<SweepReport> RedisRemote::sweep(const ScopeId& scope, bool wanted, Deadline deadline) {
+  if (session_.options().read_only) return SweepReport{};
   INDUCTORFS_TRY(check_scope(scope));
-  auto report = Sweep(session, scope, deadline).run(wanted);
+  auto report = Sweep(session_, scope, deadline).run(wanted);
   if (!report || !report->ours) return report;
-  session.counters().get("remote.swept_entries").add(report->looked_at);
-  session.counters().get("remote.swept_unknown").add(report->unknown);
-  session.counters().get("remote.swept_gone").add(report->gone);
-  session.counters().get("remote.swept_unused").add(report->unused);
+  session_.counters().get("remote.swept_entries").add(report->looked_at);
+  session_.counters().get("remote.swept_unknown").add(report->unknown);
+  session_.counters().get("remote.swept_gone").add(report->gone);
+  session_.counters().get("remote.swept_unused").add(report->unused);
   return report;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "endpoint.h"
 #include "inductorfs/base/number.h"
 #include "inductorfs/redis/connection.h"
 #include "redis_operations.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -22,9 +23,25 @@ class Uses {
   explicit Uses(Milliseconds interval) : interval_(interval) {}
 
   /// Notes a use. A blob counts once in an interval. Never blocks.
-  void note(const codec::Digest& digest, SteadyTime now);
+  void note(const codec::Digest& digest, SteadyTime now) {
+    state_.with([&](State& state) {
+      const auto [place, added] = state.noted.try_emplace(digest, now);
+      if (!added && now - place->second < interval_) return;
+      place->second = now;
+      state.waiting.push_back(digest);
+      if (state.noted.size() > kLimit) state.noted.clear();
+      if (state.waiting.size() > kLimit) state.waiting.clear();
+    });
+  }
   /// Returns at most kBatch blobs that were noted and not taken yet.
-  [[nodiscard]] std::vector<codec::Digest> take();
+  [[nodiscard]] std::vector<codec::Digest> take() {
+    return state_.with([](State& state) {
+      const auto count = static_cast<ptrdiff_t>(std::min(kBatch, state.waiting.size()));
+      std::vector<codec::Digest> taken(state.waiting.end() - count, state.waiting.end());
+      state.waiting.resize(state.waiting.size() - taken.size());
+      return taken;
+    });
+  }
 
  private:
   struct State {

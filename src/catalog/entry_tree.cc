@@ -6,6 +6,8 @@
 #include <queue>
 #include <utility>
 
+#include "inductorfs/base/text.h"
+
 namespace inductorfs::catalog {
 namespace {
 
@@ -30,11 +32,6 @@ std::string join(std::string_view directory, std::string_view name) {
   if (!path.empty()) path += '/';
   path += name;
   return path;
-}
-
-std::string_view parent_of(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  return path.substr(0, slash == std::string_view::npos ? 0 : slash);
 }
 
 }  // namespace
@@ -256,7 +253,7 @@ bool EntryTree::shows_any(const std::string& root, const std::string& directory,
 std::optional<KnownEntry> EntryTree::find(const layout::Name& name) const {
   const PathNode* const node = node_of(name.path);
   if (node == nullptr) return std::nullopt;
-  const std::string directory(parent_of(name.path));
+  const std::string directory = parent_of(name.path);
   const bool of_set = !node->leaves.empty() && node->leaves.front().of_set;
   const Leaf* const set = of_set ? seen_set(name.root, directory, *node_of(directory)) : nullptr;
   const Leaf* const leaf = seen_leaf(name.root, name.path, *node, set);

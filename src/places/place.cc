@@ -52,8 +52,6 @@ std::optional<PlaceUser> user_by_name(const std::string& name) {
 /// Root's and this user's own things lead nowhere that they do not want.
 bool is_trusted(uid_t uid) { return uid == 0 || uid == ::geteuid(); }
 
-std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
 enum class Purpose {
   kMakePlace,  ///< makes what is missing
   kOpenPlace,

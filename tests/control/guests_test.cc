@@ -95,18 +95,27 @@ class GuestsControl : public ::testing::Test {
     return said && said->find("too many requests") != std::string::npos;
   }
 
-  /// Or it is being served; waits for either.
-  static bool is_refused_now(const Fd& connection) {
-    constexpr Milliseconds kSoonSaid{50};
-    const Result<std::string> said = receive_line(connection.get(), kAnswerLimit, Deadline::after(kSoonSaid));
-    return said && said->find("too many requests") != std::string::npos;
-  }
   std::unique_ptr<ControlServer> serve(RequestHandler handler) {
     Result<Fd> listener = listen(path_);
     EXPECT_TRUE(listener.has_value()) << listener.error().what();
     return ControlServer::open(std::move(listener).value(), std::move(handler), guests_.get());
   }
 
+  /// Answers all but "wait" at once.
+  std::unique_ptr<ControlServer> serve_until_released() {
+    return serve([this](std::string_view request, const Peer& peer) {
+      const auto set = [](bool value) { return value; };
+      if (request == "wait") released_.wait_until(Deadline::after(kPatience).at(), set, [](bool) {});
+      return echo(request, peer);
+    });
+  }
+  std::vector<Fd> ask_to_wait(uid_t uid, size_t number) {
+    std::vector<Fd> made = connect_as(uid, number);
+    for (const Fd& one : made) (void)send_line(one.get(), "wait", Deadline::after(kPatience));  // or it is refused
+    return made;
+  }
+
+  Guarded<bool> released_{false};
   testing::TemporaryDirectory directory_;
   std::string path_ = directory_ / "run/x.sock";
   Fd guests_;
@@ -262,14 +271,14 @@ TEST_F(GuestsControl, AnswersRootWhileOtherUsersRequestsTakeLong) {
 }
 
 TEST_F(GuestsControl, HaveAFewPlacesEachAndAreToldSo) {
-  const auto server = serve(echo);
-  std::vector<Fd> silent = connect_as(kNobody, 10);
-  for (size_t i = 4; i < silent.size(); ++i) EXPECT_TRUE(is_refused(silent[i])) << i;
+  const auto server = serve_until_released();
+  std::vector<Fd> waiting = ask_to_wait(kNobody, 10);
+  for (size_t i = 4; i < waiting.size(); ++i) EXPECT_TRUE(is_refused(waiting[i])) << i;
 
   EXPECT_NE(ask_as(kNobody, "status").find("too many requests of the user 65534"), std::string::npos);
   EXPECT_EQ(ask_as(kSomebody, "status"), "status from 12345");
 
-  silent.clear();
+  released_.notify_with([](bool& value) { value = true; });
   const Deadline deadline = Deadline::after(kPatience);
   while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
   EXPECT_FALSE(deadline.passed());
@@ -285,14 +294,21 @@ TEST_F(GuestsControl, KeepTheirPlacesUntilWhoServesHasEnded) {
         Deadline::after(kPatience).at(), [](bool value) { return value; }, [](bool) {});
     return echo(request, peer);
   });
-  const auto is_taken = [&] {
-    std::vector<Fd> one = connect_as(kNobody, 1);
-    const bool sent = send_line(one.front().get(), "nodes", Deadline::after(kPatience)).has_value();
-    return sent && !is_refused_now(one.front());
+  const auto ask_and_hang_up = [&] {
+    const std::vector<Fd> one = connect_as(kNobody, 1);
+    (void)send_line(one.front().get(), "nodes", Deadline::after(kPatience));
+    const size_t before = answered;
+    for (const Deadline soon = Deadline::after(Milliseconds(50)); answered == before && !soon.passed();) {
+      std::this_thread::yield();
+    }
   };
   const Deadline deadline = Deadline::after(kPatience);
-  while (answered < 4 && !deadline.passed()) (void)is_taken();
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(is_taken());
+  while (answered < 4 && !deadline.passed()) ask_and_hang_up();
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<Fd> one = connect_as(kNobody, 1);
+    (void)send_line(one.front().get(), "nodes", Deadline::after(kPatience));  // who is refused may be gone
+    EXPECT_TRUE(is_refused(one.front()));
+  }
   EXPECT_EQ(answered, 4U);
   released.notify_with([](bool& value) { value = true; });
   while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
@@ -320,13 +336,13 @@ TEST_F(GuestsControl, AreHeardAfterOneThatWasNotReceived) {
 }
 
 TEST_F(GuestsControl, AreNotTooManyAltogether) {
-  const auto server = serve(echo);
-  std::vector<Fd> silent;
+  const auto server = serve_until_released();
+  std::vector<Fd> waiting;
   for (uid_t uid = kSomebody; uid < kSomebody + 8; ++uid) {
-    for (Fd& one : connect_as(uid, 4)) silent.push_back(std::move(one));
+    for (Fd& one : ask_to_wait(uid, 4)) waiting.push_back(std::move(one));
   }
   EXPECT_NE(ask_as(kNobody, "status").find("too many requests of the user 65534, or of all users"), std::string::npos);
-  silent.pop_back();
+  released_.notify_with([](bool& value) { value = true; });
   const Deadline deadline = Deadline::after(kPatience);
   while (ask_as(kNobody, "status") != "status from 65534" && !deadline.passed()) std::this_thread::yield();
   EXPECT_FALSE(deadline.passed());

@@ -47,18 +47,18 @@ std::optional<Peer> peer_at(int connection) {
 /// Counts a connection until it goes.
 class Place {
  public:
-  explicit Place(std::shared_ptr<std::atomic<size_t>> count) : count_(std::move(count)) { ++*count_; }
-  ~Place() { --*count_; }
+  explicit Place(std::atomic<size_t>& count) : count_(count) { ++count_; }
+  ~Place() { --count_; }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
  private:
-  const std::shared_ptr<std::atomic<size_t>> count_;
+  std::atomic<size_t>& count_;
 };
 
 /// One client, from its connection to its answer. Handed from the accepting thread to the one that answers.
 struct Client {
-  std::shared_ptr<Place> place;  ///< among those of its kind
+  std::unique_ptr<Place> place;  ///< among those of its kind
   Fd connection;
   Peer peer;
   std::string line;
@@ -160,14 +160,14 @@ class SocketServer final : public ControlServer {
   }
 
   void seat(Fd connection, Peer peer, Kind kind) {
-    const auto& admitted = admitted_.at(kind);
-    if (admitted->load() >= kMostConnections) return refuse(connection.get());
+    auto& admitted = admitted_.at(kind);
+    if (admitted.load() >= kMostConnections) return refuse(connection.get());
     peer.gone = [fd = connection.get()] {
       // Nothing may follow a request, so anything readable is the end.
       pollfd item{fd, POLLIN | POLLRDHUP, 0};
       return ::poll(&item, 1, 0) > 0;
     };
-    silent_.push_back({std::make_shared<Place>(admitted),
+    silent_.push_back({std::make_unique<Place>(admitted),
                        std::move(connection),
                        std::move(peer),
                        {},
@@ -216,9 +216,7 @@ class SocketServer final : public ControlServer {
   int guests_;  ///< the accepting thread's
   Fd stop_event_;
   RequestHandler handler_;
-  const std::array<std::shared_ptr<std::atomic<size_t>>, 3> admitted_{std::make_shared<std::atomic<size_t>>(0),
-                                                                      std::make_shared<std::atomic<size_t>>(0),
-                                                                      std::make_shared<std::atomic<size_t>>(0)};
+  std::array<std::atomic<size_t>, 3> admitted_{};
   std::list<Client> silent_;        ///< those whose request is not whole yet: the accepting thread's
   std::list<Answering> answering_;  ///< the accepting thread's, and stop()'s after that
   std::jthread acceptor_;

@@ -49,20 +49,18 @@ pid_t* Closer::free_place() {
 
 bool Closer::close(std::span<Fd> descriptors) {
   if (std::ranges::none_of(descriptors, [](const Fd& one) { return static_cast<bool>(one); })) return true;
-  int ends[2];
   pid_t* const place = free_place();
-  const pid_t child = place != nullptr && ::pipe2(ends, O_CLOEXEC) == 0 ? ::fork() : -1;
-  if (child == 0) {
-    (void)::close(ends[1]);
-    close_last(descriptors, ends[0]);
-  }
+  int ends[2] = {-1, -1};
+  const bool ready = place != nullptr && ::pipe2(ends, O_CLOEXEC) == 0;
+  const Fd theirs(ends[0]);
+  const Fd ours(ends[1]);  // its end tells the child that this process has closed the others
+  const pid_t child = ready ? ::fork() : -1;
+  if (child == 0) close_last(descriptors, theirs.get());
   if (place != nullptr) *place = std::max(child, 0);
-  if (child > 0) {
-    for (Fd& one : descriptors) one.reset();
-    (void)::close(ends[0]);
-    (void)::close(ends[1]);
+  for (Fd& one : descriptors) {
+    if (child > 0) one.reset();
+    (void)one.release();
   }
-  for (Fd& one : descriptors) (void)one.release();
   return child > 0;
 }
 

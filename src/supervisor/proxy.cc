@@ -28,8 +28,9 @@ constexpr size_t kMostOfUser = 4;
 constexpr size_t kMostVisits = 32;
 /// For a guest to take the end of its answer.
 constexpr Time kPatience = 5000;
-constexpr Time kAgain = 1000;  ///< to start it, where there was no room for it
-constexpr int kTick = 100;     ///< between two tries to hand a guest over
+constexpr Time kFirstPause = 1000;  ///< before another try to start it; each is twice as long as the one before
+constexpr Time kLongestPause = 64'000;
+constexpr int kTick = 100;  ///< between two tries to hand a guest over
 constexpr size_t kRoom = size_t{16} << 10;
 constexpr short kAlways = POLLHUP | POLLERR;
 
@@ -272,8 +273,10 @@ void Proxy::start(char* name, const WorkerIds& user, int earlier) {
     if (ready) pass_on_guests(0, 1);
     ::_exit(0);
   }
-  due_ = pid_ < 0 ? now() + kAgain : 0;
-  if (pid_ < 0) log_line("error", "supervisor.proxy_not_started errno=%d action=\"another try\"", errno);
+  due_ = 0;
+  if (pid_ > 0) return;
+  log_line("error", "supervisor.proxy_not_started errno=%d action=\"another try\"", errno);
+  try_later();
 }
 
 void Proxy::keep(char* name, const WorkerIds& user) {
@@ -282,9 +285,15 @@ void Proxy::keep(char* name, const WorkerIds& user) {
   if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) {
     pid_ = -1;
     log_line("error", "supervisor.proxy_ended action=\"another one\"");
-    due_ = WIFSIGNALED(status) ? now() : now() + kAgain;
+    pause_ = WIFSIGNALED(status) ? 0 : pause_;  // by itself it ends when it cannot do it
+    try_later();
   }
   if (due_ != 0 && now() >= due_) start(name, user);
+}
+
+void Proxy::try_later() {
+  due_ = now() + pause_;
+  pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
 }
 
 Time Proxy::rest(Time now) const { return due_ == 0 ? -1 : std::max<Time>(due_ - now, 0); }

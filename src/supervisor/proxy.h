@@ -32,9 +32,11 @@ class Proxy {
 
  private:
   void start(char* name, const WorkerIds& user, int earlier = -1);
+  void try_later();
 
   pid_t pid_ = -1;
   Time due_ = 0;  ///< when another one is to be started; 0: none is
+  Time pause_ = 0;
   Remains remains_;
   Fd listener_;
   Fd worker_end_;

@@ -150,6 +150,17 @@ def test_a_guest_holds_neither_who_serves_nor_its_end(unguarded, end):
 
 
 @needs_root
+def test_root_takes_the_proxy_from_a_guest_who_holds_it(unguarded):
+    """As docs/operations/symptoms.md says."""
+    (proxy,) = unguarded.proxies()
+    with Guest(unguarded):
+        wait_until(lambda: not is_waiting_for_guests(proxy), 10, "the proxy to wait for this one alone")
+        os.kill(proxy, signal.SIGKILL)
+        wait_until(lambda: unguarded.proxies() not in ([], [proxy]), 10, "another proxy")
+        assert str(unguarded.cache) in unguarded.guest_hears({"op": "where"})
+
+
+@needs_root
 def test_a_proxy_that_was_killed_is_followed_by_another(cluster):
     node = cluster.node("a")
     (first,) = node.proxies()

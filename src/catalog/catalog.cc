@@ -444,7 +444,7 @@ Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, re
   const uint64_t damaged_before = counters.get("catalog.damaged").get();
   auto database = open_or_renew(options.file, options.is_resumed, counters);
   if (!database) return fail(std::move(database).error());
-  for (bool renewed = false;; renewed = true) {
+  for (int looks = 1;; ++looks) {
     auto parts = std::make_unique<Parts>(options, remote, store, scope_accepts, counters, std::move(*database));
     auto positions = load(*parts);
     if (positions && parts->metrics.damaged.get() > damaged_before) {
@@ -452,9 +452,11 @@ Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, re
       log::error("catalog.set_aside", {{"file", options.file + ".damaged"}});
     }
     if (positions) return std::make_unique<CatalogImpl>(std::move(parts), std::move(*positions));
-    if (renewed || positions.error().code() != ErrorCode::kCorrupt) return fail(std::move(positions).error());
+    if (looks == 3 || positions.error().code() != ErrorCode::kCorrupt) return fail(std::move(positions).error());
     parts.reset();  // closes the damaged file before it is renamed
-    database = renew(options.file, counters);
+    // A read may have failed once: damage is what a second look finds too.
+    const bool again = looks == 1;
+    database = again ? open_or_renew(options.file, options.is_resumed, counters) : renew(options.file, counters);
     if (!database) return fail(std::move(database).error());
   }
 }

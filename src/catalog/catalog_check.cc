@@ -15,7 +15,6 @@ namespace inductorfs::catalog {
 namespace {
 
 constexpr size_t kPageRows = 4096;
-constexpr size_t kDamagesTold = 20;
 
 /// Needs external synchronisation.
 class Checker {
@@ -25,8 +24,6 @@ class Checker {
       : database_(database), name_(std::move(name)), store_(store), repair_(repair), findings_(findings) {}
 
   Result<CheckedCatalog> run() {
-    INDUCTORFS_TRY_ASSIGN(auto damages, database_.damages(kDamagesTold));
-    if (!damages.empty()) return fail(ErrorCode::kCorrupt, damages.front());
     INDUCTORFS_TRY_ASSIGN(auto scopes, database_.scopes_with_entries());
     for (const auto& scope : scopes) INDUCTORFS_TRY(check_entries(scope));
     INDUCTORFS_TRY(check_queue());
@@ -87,6 +84,14 @@ class Checker {
   CheckedCatalog result_;
 };
 
+/// To be tried again before it is believed that the file is damaged: a read may have failed once.
+Result<Database> open_sound(const std::string& file, const std::shared_ptr<Fd>& lock) {
+  INDUCTORFS_TRY_ASSIGN(auto database, Database::open(file, lock));
+  INDUCTORFS_TRY_ASSIGN(const auto damages, database.damages(1));
+  if (!damages.empty()) return fail(ErrorCode::kCorrupt, damages.front());
+  return database;
+}
+
 }  // namespace
 
 Result<CheckedCatalog> check(const std::string& directory, const std::string& name, const store::CheckedStore& store,
@@ -94,11 +99,14 @@ Result<CheckedCatalog> check(const std::string& directory, const std::string& na
   const std::string file = directory + "/" + name;
   if (::access(file.c_str(), F_OK) != 0 && errno == ENOENT) return CheckedCatalog{};
   INDUCTORFS_TRY_ASSIGN(auto lock, Database::lock(file));
-  auto database = Database::open(file, lock);
+  auto database = open_sound(file, lock);
+  if (!database && database.error().code() == ErrorCode::kCorrupt) database = open_sound(file, lock);
   if (database) {
     auto checked = Checker(*database, name, store, repair, findings).run();
     if (checked || checked.error().code() != ErrorCode::kCorrupt) return checked;
-    database = fail(std::move(checked).error());
+    database = fail(checked.error());  // closed
+    database = open_sound(file, lock);
+    if (database) return checked;
   }
   if (database.error().code() != ErrorCode::kCorrupt) return fail(std::move(database).error());
   store::Finding finding{name, database.error().what(), false, {}};

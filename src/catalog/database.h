@@ -28,7 +28,8 @@ class Database {
   /// Version history: 1, first.
   static constexpr int64_t kVersion = 1;
 
-  /// Opens the file. kCorrupt when it is not a database, or damaged; the caller sets it aside and opens again.
+  /// Opens the file. kCorrupt when it is not a database, or damaged, or when a read failed with EIO (SQLite's unix VFS,
+  /// SQLITE_IOERR_CORRUPTFS): the caller opens it once more, and sets it aside when that finds the same.
   /// kNotSupported when a newer version wrote it. kReadOnly when it cannot be written to.
   enum class Use {
     kShared,   ///< another program may read the file meanwhile, unless its file system copies on write
@@ -38,7 +39,7 @@ class Database {
   };
   [[nodiscard]] static Result<Database> open(const std::string& file, std::shared_ptr<Fd> lock, Use use = Use::kShared);
   [[nodiscard]] static Result<std::shared_ptr<Fd>> lock(const std::string& file);
-  /// Notes on the file that it is damaged, as whoever uses it has found: it is kCorrupt for the next open().
+  /// Notes on the file that whoever uses it has found it damaged: the next open() has SQLite check all of it.
   [[nodiscard]] static Result<void> note_damaged(const std::string& file);
   /// Renames the file to `<file>.damaged` (over an older one), together with its log.
   [[nodiscard]] static Result<void> set_aside(const std::string& file);

@@ -16,31 +16,43 @@ namespace {
 /// Rows at a time: about half a millisecond during which a lookup or an enqueue waits.
 constexpr size_t kPageRows = 512;
 
-/// The groups that can still be read from a damaged file: the only part that nobody else has.
-std::vector<std::string> salvage_queue(const std::string& file, const std::shared_ptr<Fd>& lock) {
+/// What can still be read of a damaged file, of the part that nobody else has.
+struct Salvaged {
   std::vector<std::string> payloads;
+  std::vector<Database::Mark> hidden;
+};
+
+Salvaged salvage(const std::string& file, const std::shared_ptr<Fd>& lock) {
+  Salvaged salvaged;
   auto damaged = Database::open(file, lock, Database::Use::kSalvage);
-  if (!damaged) return payloads;
-  (void)damaged->read_queue([&](Database::QueueRow row) {  // up to the damage, which is known
-    if (decode_publish(row.payload)) payloads.push_back(std::move(row.payload));
+  if (!damaged) return salvaged;
+  // Each up to the damage, which is known.
+  (void)damaged->read_queue([&](Database::QueueRow row) {
+    if (decode_publish(row.payload)) salvaged.payloads.push_back(std::move(row.payload));
   });
-  return payloads;
+  (void)damaged->read_hidden([&](std::string_view path, std::string_view raw) {
+    if (const auto digest = codec::Digest::from_raw(raw)) salvaged.hidden.push_back({std::string(path), *digest});
+  });
+  return salvaged;
 }
 
 Result<Database> renew_locked(const std::string& file, const std::shared_ptr<Fd>& lock, Counters& counters) {
   counters.get("catalog.damaged").add();
-  const auto payloads = salvage_queue(file, lock);
+  const auto salvaged = salvage(file, lock);
   INDUCTORFS_TRY(Database::set_aside(file));
   auto fresh = Database::open(file, lock);
   if (!fresh) return fresh;
   fail_point("catalog.renewed");
-  for (const auto& payload : payloads) {
+  for (const auto& payload : salvaged.payloads) {
     auto publish = decode_publish(payload);
     if (!publish) continue;  // was decoded before it got here
     INDUCTORFS_TRY(fresh->enqueue(static_cast<int>(publish->kind), payload, {}, {}));
   }
+  INDUCTORFS_TRY(fresh->hide(salvaged.hidden));
   return fresh;
 }
+
+bool is_damaged(const Result<Database>& opened) { return !opened && opened.error().code() == ErrorCode::kCorrupt; }
 
 Result<void> load_marks(Parts& parts) {
   uint64_t damaged = 0;
@@ -171,8 +183,9 @@ Result<Database> open_or_renew(const std::string& file, bool is_resumed, Counter
     const bool is_ill = !database && is_of_host(database.error().code());
     if (is_resumed && is_ill) database = Database::open(file, lock, use);
   }
-  if (database || database.error().code() != ErrorCode::kCorrupt) return database;
-  return renew_locked(file, lock, counters);
+  if (!is_damaged(database)) return database;
+  database = Database::open(file, lock);  // a read may have failed once
+  return is_damaged(database) ? renew_locked(file, lock, counters) : std::move(database);
 }
 
 Result<Database> renew(const std::string& file, Counters& counters) {

@@ -103,7 +103,9 @@ Result<void> Database::prepare_schema(const std::string& file, Use use) {
 /// What a start can afford: SQLite's check of everything reads the whole file.
 Result<void> Database::look(const std::string& file) {
   if (::getxattr(file.c_str(), kDamagedName, nullptr, 0) >= 0) {
-    return fail(ErrorCode::kCorrupt, "it was found damaged while it was in use");
+    INDUCTORFS_TRY_ASSIGN(const auto found, damages(1));
+    if (!found.empty()) return fail(ErrorCode::kCorrupt, "it was found damaged while it was in use: " + found.front());
+    (void)::removexattr(file.c_str(), kDamagedName);  // a read had failed once; a mark that stays is met again
   }
   // Asked before, it was what the disk allows; now it is what the header says.
   if (sqlite3_db_readonly(handle_.get(), "main") == 1) return fail(ErrorCode::kCorrupt, "its header forbids writes");

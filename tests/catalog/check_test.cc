@@ -235,11 +235,26 @@ TEST_F(CatalogCheck, OneWithOtherTablesIsSetAsideAndKeepsItsQueue) {
   EXPECT_TRUE(found().empty());
 }
 
-TEST_F(CatalogCheck, OneThatWasFoundDamagedInUseIsSetAside) {
+TEST_F(CatalogCheck, OneThatWasFoundDamagedInUseIsReadWholeAndKeptIfItIsSound) {
+  ASSERT_TRUE(Database::note_damaged(file_));
+  EXPECT_TRUE(found().empty());
+  EXPECT_EQ(queued(), (std::vector<std::string>{"q/first", "q/second"}));
+
+  {
+    Database database = open();
+    std::vector<codec::Entry> many;
+    for (int i = 0; i < 9'000; ++i) many.push_back(entry("m/" + std::to_string(10'000 + i)));
+    ASSERT_TRUE(database.apply("aa", many, {}, nullptr));
+  }
+  std::fstream stream(file_, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file_) / 4096 / 2 * 4096));
+  stream << std::string(4096, '\x5a');
+  stream.close();
   ASSERT_TRUE(Database::note_damaged(file_));
   const auto looked = found();
   ASSERT_EQ(looked.size(), 1U);
-  EXPECT_TRUE(looked.front().what.ends_with("it was found damaged while it was in use")) << looked.front().what;
+  EXPECT_NE(looked.front().what.find("it was found damaged while it was in use: "), std::string::npos)
+      << looked.front().what;
   Findings findings;
   EXPECT_EQ(checked(true, findings).queued, 2U);
   EXPECT_TRUE(findings.sound());

@@ -135,6 +135,20 @@ TEST_F(DamagedRows, AnotherTableCostsNoGroupThatCanBeRead) {
   EXPECT_EQ(open().status().queued_paths, std::vector<std::string>{"f"});
 }
 
+TEST_F(DamagedRows, AnotherTableShowsNoDeletedNameAgain) {
+  remote_.set_with_bytes("aa", elsewhere("deleted", ""), "bytes");
+  remote_.set_with_bytes("aa", elsewhere("kept", ""), "other");
+  start_synced().hide("deleted");
+  close();
+  change("PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql='CREATE TABLE x(' WHERE name='entries'");
+
+  Catalog& catalog = start_synced();
+
+  EXPECT_EQ(counted("catalog.damaged"), 1U);
+  EXPECT_TRUE(eventually([&] { return catalog.find("kept").has_value(); })) << "read again from the cluster";
+  EXPECT_FALSE(catalog.find("deleted"));
+}
+
 TEST_F(DamagedRows, StatisticsAndAnotherLayoutOfTheTablesAreNoDamage) {
   ASSERT_TRUE(open().enqueue(plain("f", "bytes")));
   close();

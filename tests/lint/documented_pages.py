@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/operations and docs/semantics: who reads them reads all. And what holds them: each is short and says below its title
+"""The pages of docs/formats, docs/operations and docs/semantics: who reads them reads all. And what holds them: each is short and says below its title
 for whom it is, and the map (docs/README.md) leads to every document. Used by check_docs.py and check_documented_use.py."""
 import re
 
-FOLDERS = ("operations", "semantics")
+FOLDERS = ("formats", "operations", "semantics")
 MOST_BYTES = 15 * 1024
 # A title, and a paragraph below it: no heading, table, list, quotation or block of code.
 BEGINNING = re.compile(r"# \S[^\n]*\n\n(?![#|>]|```|[-*+] |\d+\. )\S")

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds what the documents say of the code: links, paths and constants that exist, every option in the man pages, every
 error code with its errno in docs/semantics, the families of docs/families.md, the modules of docs/architecture.md, the limits,
-the events of the log, the form of decisions, the size of pages, and the map. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
+the events of the log, the form of decisions, the size of pages and of cells, and the map. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
 
 from documented_events import check_events
 from documented_limits import check_limits
-from documented_pages import check_pages, documents_for_users, text_of_pages
+from documented_pages import check_pages, documents_for_users, text_of_pages, without_blocks
 
-LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+# Of a link or an image; its text may go over the end of a line.
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 CODE_PATH = re.compile(r"`((?:src|include|tests|docs|scripts|systemd|\.ci)/[\w./@-]+)`")
 CONSTANT = re.compile(r"`(?:\w+::)?(k[A-Z]\w*)`")
 TEST_NAME = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
@@ -48,7 +49,7 @@ def slug(heading):
 
 
 def anchors(path):
-    return {slug(match[1]) for match in re.finditer(r"^#+ (.*)$", path.read_text(), re.MULTILINE)}
+    return {slug(match[1]) for match in re.finditer(r"^#+ (.*)$", without_blocks(path.read_text()), re.MULTILINE)}
 
 
 def check_link(root, path, target):
@@ -65,11 +66,12 @@ def check_link(root, path, target):
 
 def check_text(root, path, code):
     """Links, paths, constants and foreign places of one document."""
-    where = path.relative_to(root)
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        for target in LINK.findall(line):
-            if problem := check_link(root, path, target):
-                yield f"{where}:{number}: {problem}"
+    where, text = path.relative_to(root), path.read_text()
+    plain = without_blocks(text)
+    for match in LINK.finditer(plain):
+        if problem := check_link(root, path, match[1]):
+            yield f"{where}:{plain.count(chr(10), 0, match.start(1)) + 1}: {problem}"
+    for number, line in enumerate(text.splitlines(), 1):
         for name in CODE_PATH.findall(line):
             if not (root / name).exists():
                 yield f"{where}:{number}: there is no {name}"

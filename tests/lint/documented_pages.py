@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of docs/formats, docs/operations and docs/semantics: who reads them reads all. And what holds them: each is short and says below its title
-for whom it is, and the map (docs/README.md) leads to every document. Used by check_docs.py and check_documented_use.py."""
+for whom it is, the map (docs/README.md) leads to every document, and no cell of a table is an essay. Used by check_docs.py and
+check_documented_use.py."""
 import re
 
 FOLDERS = ("formats", "operations", "semantics")
 MOST_BYTES = 15 * 1024
-# A title, and a paragraph below it: no heading, table, list, quotation or block of code.
-BEGINNING = re.compile(r"# \S[^\n]*\n\n(?![#|>]|```|[-*+] |\d+\. )\S")
+MOST_WORDS = 30
+# A title, and a paragraph below it that says for whom the page is.
+BEGINNING = re.compile(r"# \S[^\n]*\n\nFor \w")
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
+# The table of docs/families.md has the words of src/layout/rules.cc, which the test Rules.StandInTheDocumentAsTheyAre compares.
+OF_THE_CODE = "| family | pattern | shared | facets | form | seal sign | contest | why | source |\n"
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 MAP = "docs/README.md"
 
 
 def pages(root, *folders):
     return [path for folder in folders or FOLDERS for path in sorted((root / "docs" / folder).rglob("*.md"))]
+
+
+def without_blocks(text):
+    """The text with its blocks of code blank, line by line."""
+    return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
 
 
 def text_of_pages(root, folder):
@@ -33,7 +44,22 @@ def check_page(root, path):
     if size > MOST_BYTES:
         yield f"{path.relative_to(root)}: has {size} bytes, more than {MOST_BYTES}: divide it by subjects"
     if not BEGINNING.match(path.read_text()):
-        yield f"{path.relative_to(root)}: has no paragraph below its title"
+        yield f"{path.relative_to(root)}: has no paragraph below its title that says \"For ...\": for whom it is"
+
+
+def cells_of(row):
+    """A | in code or behind a backslash ends no cell."""
+    plain = re.sub(r"`[^`]*`", lambda code: code[0].replace("|", "!"), row)
+    return re.split(r"(?<!\\)\|", plain)
+
+
+def check_cells(root, path):
+    text = without_blocks(path.read_text())
+    for table in TABLE.finditer(text):
+        for number, row in enumerate([] if table[0].startswith(OF_THE_CODE) else table[0].splitlines(), text.count("\n", 0, table.start()) + 1):
+            for words in (len(cell.split()) for cell in cells_of(row)):
+                if words > MOST_WORDS:
+                    yield f"{path.relative_to(root)}:{number}: a cell of {words} words, more than {MOST_WORDS}: say the rest below the table"
 
 
 def check_map(root):
@@ -48,4 +74,6 @@ def check_map(root):
 def check_pages(root):
     for path in pages(root):
         yield from check_page(root, path)
+    for path in [*sorted(root.glob("*.md")), *documents_below_docs(root)]:
+        yield from check_cells(root, path)
     yield from check_map(root)

@@ -13,7 +13,7 @@ import check_docs  # noqa: E402
 PROJECT = {
     "README.md": "# A\n[b](docs/semantics/errors.md#errors-of-it) `src/layout/rules.cc` `kLimit` [out](https://example.org)\n",
     "docs/README.md": "# Map\n[a](semantics/errors.md) [b](semantics/more.md#more) [c](operations/options.md) [d](operations/events.md)\n"
-                      "[e](families.md) [f](formats.md) [g](architecture.md) [h](decisions/)\n",
+                      "[e](families.md) [f](formats.md) [i](formats/bytes.md) [g](architecture.md) [h](decisions/)\n",
     "docs/semantics/errors.md": "# Errors\n\nFor jobs.\n\n## Errors of it\n| `kNotFound` | `not_found` | ENOENT | |\n",
     "docs/semantics/more.md": "# More\n\nFor jobs.\n\n| `kCorrupt` | `corrupt` | EIO | |\n\n| limit | value | constant |\n|---|---|---|\n"
                               "| c | 3 | `Sealer::kTurns` |\n",
@@ -30,6 +30,7 @@ PROJECT = {
                                  "| `fuse.ready` | info | a | b |\n| `fuse.resumed` | info | a | b |\n| `fuse.failed` | warning | a | b |\n",
     "docs/formats.md": "| limit | value | constant |\n|---|---|---|\n| a | 1,000 bytes | `kFewLimit`, `include/inductorfs/base/result.h` |\n"
                        "| b | 2 KiB; 3 | `kMostThings`, `src/config/settings.cc`; `Sealer::kTurns` |\n",
+    "docs/formats/bytes.md": "# Bytes\n\nFor readers.\n",
     "tests/lint/layers.txt": "base:\nvfs: base\n# a comment\n",
     "src/cli/status_command.cc": 'command.add_flag("--json", x)',
     "src/fuse/errno_map.cc": "case ErrorCode::kNotFound:\n  return ENOENT;\ncase ErrorCode::kCorrupt:\n  return EIO;\n",
@@ -45,6 +46,8 @@ PROJECT = {
     "include/inductorfs/base/result.h": "enum class ErrorCode { kNotFound, kCorrupt };\nconstexpr size_t kFewLimit{1'000};",
     "tests/a_test.cc": "TEST(Tree, Grows) {}",
 }
+
+NOT_FOR = 'has no paragraph below its title that says "For ...": for whom it is'
 
 
 @pytest.fixture
@@ -62,6 +65,9 @@ def test_a_project_in_order_has_no_offence(project):
 @pytest.mark.parametrize("name, old, new, offence", [
     ("README.md", "docs/semantics/errors.md#", "docs/none.md#", "there is no docs/none.md"),
     ("README.md", "#errors-of-it", "#nothing", "docs/semantics/errors.md has no heading #nothing"),
+    ("README.md", "[b](docs/semantics/errors.md#", "[b\nof it](docs/none.md#", "there is no docs/none.md"),
+    ("README.md", "# A", "# A\n```sh\n# in a block\n```\n[c](#in-a-block)", "README.md has no heading #in-a-block"),
+    ("README.md", "# A", "# A\n![a chart](docs/none.svg)", "there is no docs/none.svg"),
     ("README.md", "src/layout/rules.cc", "src/layout/none.cc", "there is no src/layout/none.cc"),
     ("README.md", "kLimit", "kNone", "the code has no kNone"),
     ("README.md", "# A", "../shared", "leads out of the project"),
@@ -109,12 +115,13 @@ def test_a_project_in_order_has_no_offence(project):
     ("docs/operations/options.md", "| `supervisor.ended` | error | a |", "| `supervisor.ended` | error | |", "the event supervisor.ended is missing"),
     ("docs/operations/options.md", "| `supervisor", "| `fuse.ready` | info | a | b |\n| `supervisor", "docs/operations/events.md has the event fuse.ready too"),
     ("docs/operations/options.md", "`supervisor.ended` | error", "`supervisor.ended` | info", "the level of supervisor.ended is error"),
-    ("docs/operations/events.md", "For jobs.\n\n", "", "has no paragraph below its title"),
-    ("docs/semantics/errors.md", "For jobs.\n\n", "", "has no paragraph below its title"),
-    ("docs/semantics/more.md", "For jobs.", "- For jobs.", "has no paragraph below its title"),
-    ("docs/semantics/more.md", "# More\n\n", "", "has no paragraph below its title"),
+    ("docs/operations/events.md", "For jobs.\n\n", "", NOT_FOR),
+    ("docs/semantics/errors.md", "For jobs.\n\n", "", NOT_FOR),
+    ("docs/formats/bytes.md", "For readers.", "Of readers.", NOT_FOR),
+    ("docs/semantics/more.md", "For jobs.", "- For jobs.", NOT_FOR),
+    ("docs/semantics/more.md", "# More\n\n", "", NOT_FOR),
     ("docs/README.md", "[b](semantics/more.md#more)", "`semantics/more.md`", "does not lead to docs/semantics/more.md"),
-    ("docs/README.md", "[f](formats.md)", "", "does not lead to docs/formats.md"),
+    ("docs/README.md", "[f](formats.md) ", "", "does not lead to docs/formats.md"),
     ("docs/README.md", "(decisions/)", "(decisions/0001-a.md)", "does not lead to docs/decisions/0001-a.md"),
     ("src/config/settings.cc", "Option{", "Choice{", "no option was found; has the table another form?"),
 ])
@@ -133,6 +140,18 @@ def test_finds_a_long_page(project, name):
     assert list(check_docs.check(project)) == []
     (project / name).write_text(full.replace("x", "xx", 1))
     assert list(check_docs.check(project)) == [f"{name}: has 15361 bytes, more than 15360: divide it by subjects"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/families.md", "docs/formats/bytes.md", "docs/operations/events.md"])
+def test_finds_a_long_cell(project, name):
+    """A | in code or behind a backslash ends none; a block of code is no table."""
+    text = (project / name).read_text() + "\n```text\n| " + "word " * 40 + "|\n```\n\n| a | b |\n|---|---|\n| c | "
+    row = "`b|c` " + "word " * 28 + "\\|"
+    (project / name).write_text(text + row + " |\n")
+    assert list(check_docs.check(project)) == []
+    (project / name).write_text(text + "word " + row + " |\n")
+    line = text.count("\n") + 1
+    assert list(check_docs.check(project)) == [f"{name}:{line}: a cell of 31 words, more than 30: say the rest below the table"]
 
 
 def test_each_section_of_operations_is_in_the_index_by_symptom():

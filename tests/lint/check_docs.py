@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds what the documents say of the code: links, paths and constants that exist, every option in the man pages, every
 error code with its errno in docs/semantics, the families of docs/families.md, the modules of docs/architecture.md, the limits,
-the events of the log, the form of decisions, the size of pages and of cells, and the map. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
+the counters and events, the form of decisions, the size of pages and of cells, and the map. Exit code 1 and one line for each offence.   check_docs.py [ROOT]"""
 import re
 import sys
 from pathlib import Path
 
-from documented_events import check_events
+from documented_events import check_events, check_names
 from documented_limits import check_limits
 from documented_pages import check_pages, documents_for_users, text_of_pages, without_blocks
 
@@ -230,6 +230,7 @@ def check(root):
     yield from check_said_options(root)
     yield from check_limits(root)
     yield from check_events(root)
+    yield from check_names(root)
     yield from check_modules(root)
     yield from check_threads(root)
     yield from check_locks(root, code)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the tables of the log's events in docs/operations against the code, in both directions. Used by check_docs.py.
+"""Holds the tables of the log's events in docs/operations against the code, in both directions, and the counters and events that any document
+names. Used by check_docs.py.
 
 An event is a literal `part.event` in a call of log:: or log_line(). Its part is the module that writes it, or one of PARTS. The tables
 have one row for each event, with the levels that the code passes."""
 import re
 
-from documented_pages import pages
+from documented_pages import documents_for_users, pages
 
 CALL = re.compile(r"\b(?:log::(write_limited|write|debug|info|warning|error)|(?<!void )(log_line))\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -14,6 +15,10 @@ LEVEL = re.compile(r'\bLevel::k(\w+)|"(\w+)"')
 FORM = re.compile(r"([a-z]+)\.[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 ROW = re.compile(r"^\| `([^`]*)` \| ([^|]*) \|[^|]*\S[^|]*\|[^|]*\|$", re.MULTILINE)
 TABLE = re.compile(r"^\| event \| level \|.*\n\|[-|]+\|\n((?:\|.*\|\n?)*)", re.MULTILINE)
+WORD = re.compile(r'"((?:[a-z]+\.)?[a-z][a-z0-9_]*)[" ]')
+COUNTER = re.compile(r'get\("([a-z]+)\.[a-z_]+"')
+SAID = re.compile(r"`([a-z]+)\.([a-z][a-z0-9]*(?:_[a-z0-9]+)*)`")
+FILES = ("conf", "sqlite", "toml")  # what ends the name of a file
 # A module whose events begin with the part of it that writes them, as its counters do.
 PARTS = {"vfs": {"fetch", "recovery", "seal", "triton", "view"}}
 
@@ -80,3 +85,15 @@ def check_events(root):
         where, levels = said[name]
         if written[name] is not None and levels != written[name]:
             yield f"{where}: the level of {name} is {', '.join(sorted(written[name]))}"
+
+
+def check_names(root):
+    """Every `part.name` that a document says, if the part is one of counters or events, stands in the code; a part may be put before it there."""
+    modules = {path.name for path in (root / "src").iterdir()}
+    code = "\n".join(path.read_text(errors="replace") for path in sorted((root / "src").rglob("*")) if path.suffix in (".cc", ".h"))
+    literals = set(WORD.findall(code))
+    parts = set(COUNTER.findall(code)) | {match[1] for match in map(FORM.fullmatch, literals) if match and match[1] in modules}
+    for path in documents_for_users(root):
+        for part, name in sorted(set(SAID.findall(path.read_text()))):
+            if part in parts and name not in FILES and not {name, f"{part}.{name}"} & literals:
+                yield f"{path.relative_to(root)}: no code has a counter or an event {part}.{name}"

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import check_docs  # noqa: E402
 
 PROJECT = {
-    "README.md": "# A\n[b](docs/semantics/errors.md#errors-of-it) `src/layout/rules.cc` `kLimit` [out](https://example.org)\n",
+    "README.md": "# A\n[b](docs/semantics/errors.md#errors-of-it) `seal.done` `fuse.resent` `seal.refused` `supervisor.ended` `cuda.h` `src/layout/rules.cc` `kLimit` [out](https://example.org)\n",
     "docs/README.md": "# Map\n[a](semantics/errors.md) [b](semantics/more.md#more) [c](operations/options.md) [d](operations/events.md)\n"
                       "[e](families.md) [f](formats.md) [i](formats/bytes.md) [g](architecture.md) [h](decisions/)\n",
     "docs/semantics/errors.md": "# Errors\n\nFor jobs.\n\n## Errors of it\n| `kNotFound` | `not_found` | ENOENT | |\n",
@@ -37,6 +37,7 @@ PROJECT = {
     "docs/architecture.md": "## Layers\n| `base` | x | |\n| `vfs` | x | base |\n\n## Threads\n| name | does |\n|---|---|\n"
                             "| `seal` | x |\n\n## Lock order\n`Sealer::state_`\n\n## Other\n| `none` | x |\n",
     "src/vfs/sealer.cc": 'start_thread("seal", x);\nclass Sealer {\n  static constexpr int kTurns = 3;\n  Guarded<State> state_;\n};',
+    "src/vfs/counts.cc": 'counters.get("seal.done"); counter_of("resent")',
     "src/vfs/refusals.cc": 'log::write_limited(log::Level::kWarning, "seal.refused", {{"path", path}, {"why", "a, b)"}});',
     "src/fuse/session.cc": 'log::write_limited(bad ? log::Level::kError : log::Level::kDebug,\n  "fuse.library", {{"text", line}});\n'
                            'log::info(resumes(a, b) ? "fuse.resumed" : "fuse.ready", {{"remote", log::redact_url("x")}});\n'
@@ -109,6 +110,9 @@ def test_a_project_in_order_has_no_offence(project):
     ("src/fuse/session.cc", "fuse.resumed", "fuse.Resumed", "the event fuse.Resumed is not called fuse.lower_case"),
     ("src/fuse/session.cc", "fuse.failed", "fuse.failed-", "the event fuse.failed- is not called fuse.lower_case"),
     ("src/fuse/session.cc", "kDebug", "kInfo", "the level of fuse.library is error, info"),
+    ("src/vfs/counts.cc", "seal.done", "seal.sealed", "no code has a counter or an event seal.done"),
+    ("src/vfs/counts.cc", "resent", "sent", "no code has a counter or an event fuse.resent"),
+    ("README.md", "seal.refused", "seal.gone", "no code has a counter or an event seal.gone"),
     ("src/supervisor/loop.cc", "supervisor.ended", "supervisor.gone", "the event supervisor.gone is missing"),
     ("src/supervisor/loop.cc", "supervisor.ended", "ended", "the event ended is not called supervisor.lower_case"),
     ("docs/operations/events.md", "| `seal.refused` | warning | a |", "| `seal.refused` | warning | |", "the event seal.refused is missing"),

@@ -12,7 +12,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/remote.h"
-#include "piece.h"
+#include "remote/formats/piece.h"
 #include "support/temporary_directory.h"
 
 namespace codec = inductorfs::codec;

@@ -2,7 +2,7 @@
 #include "fuzz_target.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
-#include "scope_text.h"
+#include "remote/formats/scope_text.h"
 
 namespace host = inductorfs::host;
 namespace fuzz = inductorfs::fuzz;

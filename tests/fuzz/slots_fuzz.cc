@@ -2,8 +2,8 @@
 // What a node of a Redis Cluster says of the others: the answer to CLUSTER SLOTS, or a redirection. A server may say
 // anything; what is made of it stays within its limits, and is an address that a client may connect to.
 #include "fuzz_target.h"
+#include "remote/client/slot_map.h"
 #include "reply_parser.h"
-#include "slot_map.h"
 
 namespace {
 

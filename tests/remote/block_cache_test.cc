@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "block_cache.h"
+#include "remote/operations/block_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "breaker.h"
+#include "remote/client/breaker.h"
 
 #include <gtest/gtest.h>
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "inductorfs/base/counters.h"
-#include "keys.h"
-#include "piece.h"
+#include "remote/client/slot_map.h"
+#include "remote/formats/keys.h"
+#include "remote/formats/piece.h"
 #include "remote_fakes.h"
-#include "slot_map.h"
 #include "support/lacks.h"
 #include "support/redis_cluster.h"
 

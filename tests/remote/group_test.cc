@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "group.h"
+#include "remote/formats/group.h"
 
 #include <gtest/gtest.h>
 

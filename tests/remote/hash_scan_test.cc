@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hash_scan.h"
+#include "remote/formats/hash_scan.h"
 
 #include <gtest/gtest.h>
 

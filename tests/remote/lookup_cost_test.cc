@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "inductorfs/base/counters.h"
-#include "piece.h"
+#include "remote/formats/piece.h"
 #include "remote_fakes.h"
 #include "support/patience.h"
 #include "support/scripted_server.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "piece.h"
+#include "remote/formats/piece.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pool.h"
+#include "remote/client/pool.h"
 
 #include <gtest/gtest.h>
 

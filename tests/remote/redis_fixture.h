@@ -9,8 +9,8 @@
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/redis/connection.h"
-#include "keys.h"
-#include "piece.h"
+#include "remote/formats/keys.h"
+#include "remote/formats/piece.h"
 #include "remote_fakes.h"
 #include "support/lacks.h"
 #include "support/redis_server.h"

@@ -2,8 +2,8 @@
 // How long things live on a real server, who renews them, and what an eviction may take.
 #include <gtest/gtest.h>
 
-#include "lifetime.h"
 #include "redis_fixture.h"
+#include "remote/operations/lifetime.h"
 
 namespace inductorfs::remote {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "redis_fixture.h"
-#include "scripts.h"
+#include "remote/formats/scripts.h"
 
 namespace inductorfs::remote {
 namespace {

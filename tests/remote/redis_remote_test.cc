@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "redis_fixture.h"
-#include "redis_operations.h"
+#include "remote/operations/redis_operations.h"
 #include "support/scripted_server.h"
 
 namespace inductorfs::remote {

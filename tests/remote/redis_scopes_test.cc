@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "redis_fixture.h"
-#include "scope_text.h"
+#include "remote/formats/scope_text.h"
 
 namespace inductorfs::remote {
 namespace {

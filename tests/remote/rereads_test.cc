@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rereads.h"
+#include "remote/operations/rereads.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scope_text.h"
+#include "remote/formats/scope_text.h"
 
 #include <gtest/gtest.h>
 

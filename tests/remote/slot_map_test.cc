@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "slot_map.h"
+#include "remote/client/slot_map.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "redis_operations.h"
+#include "remote/operations/redis_operations.h"
 
 namespace inductorfs::remote {
 namespace {

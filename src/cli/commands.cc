@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command.h"
+#include "cli/common/command.h"
 
 namespace inductorfs::cli {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdio>
 
-#include "answers.h"
-#include "command_line.h"
-#include "mount_helper.h"
+#include "cli/commands/mount_helper.h"
+#include "cli/common/answers.h"
+#include "cli/common/command_line.h"
 
 namespace inductorfs::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "answer_text.h"
+#include "cli/common/answer_text.h"
 
 #include <gtest/gtest.h>
 

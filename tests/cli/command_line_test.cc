@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command_line.h"
+#include "cli/common/command_line.h"
 
 #include <gtest/gtest.h>
 

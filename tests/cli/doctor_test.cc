@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "doctor_findings.h"
+#include "cli/doctor/doctor_findings.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/remote/server_examination.h"
 #include "support/lacks.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metrics_http.h"
+#include "cli/commands/metrics_http.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

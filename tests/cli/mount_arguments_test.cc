@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mount_arguments.h"
+#include "cli/common/mount_arguments.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <map>
 
-#include "answer_text.h"
+#include "cli/common/answer_text.h"
 #include "inductorfs/base/fd.h"
 #include "mount_words.h"
 #include "support/temporary_directory.h"

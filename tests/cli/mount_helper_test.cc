@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mount_helper.h"
+#include "cli/commands/mount_helper.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mount_arguments.h"
+#include "cli/common/mount_arguments.h"
 
 namespace inductorfs::testing {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "session_end.h"
+#include "cli/commands/session_end.h"
 
 #include <gtest/gtest.h>
 

@@ -107,14 +107,14 @@ def check_variables(root, tests):
 
 
 def check_printed(root, tests):
-    """The table of src/cli/user_caches.cc: {"engine", "VARIABLE", "directory" ...; one without a directory is not printed."""
-    printed = re.findall(r'^ +\{"[^"]+", "([A-Z_]+)", "', (root / "src/cli/user_caches.cc").read_text(), re.MULTILINE)
+    """The table of src/cli/common/user_caches.cc: {"engine", "VARIABLE", "directory" ...; one without a directory is not printed."""
+    printed = re.findall(r'^ +\{"[^"]+", "([A-Z_]+)", "', (root / "src/cli/common/user_caches.cc").read_text(), re.MULTILINE)
     if not printed:
-        yield "src/cli/user_caches.cc: no variable was found; has the table another form?"
+        yield "src/cli/common/user_caches.cc: no variable was found; has the table another form?"
     real = "\n".join(text for name, text in tests.items() if name.startswith(REAL))
     for name in printed:
         if name not in NOT_REAL and not re.search(rf"(?<!\w){name}(?!\w)", real):
-            yield f"src/cli/user_caches.cc: no ring of real software uses the variable {name}, which `inductorfs env` prints"
+            yield f"src/cli/common/user_caches.cc: no ring of real software uses the variable {name}, which `inductorfs env` prints"
 
 
 def check_variants(tests):

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstdio>
+#include <set>
+#include <utility>
+
+#include "cli/common/answer_text.h"
+#include "cli/common/answers.h"
+#include "cli/common/command.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
+
+namespace inductorfs::cli {
+
+using config::human_bytes;
+using config::indented;
+using config::Json;
+using config::line;
+using config::lines_at;
+using config::number_at;
+using config::part_of;
+using config::text_at;
+
+namespace {
+
+/// Of the reasons in the answer of a daemon; a later one may have others.
+struct Reason {
+  const char* word;
+  const char* text;
+};
+constexpr std::array kReasons{
+    Reason{"nothing", "nobody had published it for this environment"},
+    Reason{"private", "nothing is shared where it was looked for"},
+    Reason{"late", "the cluster did not send it in time, or was away"},
+    Reason{"lost", "the cluster had lost its bytes"},
+    Reason{"unfit", "it does not fit this host"},
+};
+
+std::string reason_of(const std::string& word) {
+  for (const Reason& reason : kReasons) {
+    if (word == reason.word) return reason.text;
+  }
+  return config::printable(word);
+}
+
+std::string seconds_at(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  const double seconds = found != object.end() && found->is_number() ? found->get<double>() : 0;
+  std::array<char, 64> text{};
+  (void)std::snprintf(text.data(), text.size(), seconds < 10 ? "%.2f s" : "%.0f s", seconds);
+  return text.data();
+}
+
+std::string cell(const std::string& text, size_t width) {
+  return text.size() >= width ? text + " " : std::string(width - text.size(), ' ') + text;
+}
+
+std::string row(const std::string& name, const Json& tally) {
+  std::string text = "    " + name + std::string(name.size() < 20 ? 20 - name.size() : 1, ' ');
+  for (const char* figure : {"asked", "local", "cluster", "missed", "made", "published"}) {
+    text += cell(std::to_string(number_at(tally, figure)), 10);
+  }
+  return text + cell(human_bytes(number_at(tally, "fetched_bytes")), 14) + "\n";
+}
+
+std::string table(const Json& tally) {
+  std::string text = "    " + std::string(20, ' ');
+  for (const char* head : {"asked", "local", "cluster", "missed", "made", "published"}) text += cell(head, 10);
+  text += cell("waited for", 14) + "\n";
+  for (const auto& [name, family] : part_of(tally, "families").items()) text += row(config::printable(name), family);
+  return text + row("all", tally);
+}
+
+std::string why_missed(const Json& tally) {
+  std::string text;
+  for (const auto& [word, count] : part_of(tally, "why_missed").items()) {
+    if (!count.is_number_unsigned()) continue;
+    text += line(text.empty() ? "missed" : "", std::to_string(count.get<uint64_t>()) + ": " + reason_of(word));
+  }
+  return text;
+}
+
+/// What start lists brought; empty where there was none.
+std::string foreseen_line(const Json& starts) {
+  const uint64_t foreseen = number_at(starts, "foreseen");
+  if (foreseen == 0) return {};
+  const uint64_t bytes = number_at(starts, "foreseen_bytes");
+  const uint64_t unused = bytes - std::min(bytes, number_at(starts, "used_bytes"));
+  return line("foreseen", std::to_string(foreseen) + " files (" + human_bytes(bytes) +
+                              ") from earlier starts of the same jobs; " + std::to_string(number_at(starts, "used")) +
+                              " of them were used, and " + human_bytes(unused) + " were not");
+}
+
+/// What processes waited for (--compile-once); empty where none did.
+std::string leases_line(const Json& leases) {
+  const uint64_t taken = number_at(leases, "taken");
+  const uint64_t waits = number_at(leases, "waits");
+  if (taken + waits == 0) return {};
+  return line("compile once", std::to_string(taken) + " graphs were compiled here for all; " + std::to_string(waits) +
+                                  " waited for another process, of which " +
+                                  std::to_string(number_at(leases, "served")) + " got its artefact, " +
+                                  std::to_string(number_at(leases, "too_long")) + " waited too long and " +
+                                  std::to_string(number_at(leases, "idle")) + " were let go because it waited itself");
+}
+
+std::string one_line(const Json& tally) {
+  return std::to_string(number_at(tally, "asked")) + " asked: " + std::to_string(number_at(tally, "local")) +
+         " local, " + std::to_string(number_at(tally, "cluster")) + " of the cluster, " +
+         std::to_string(number_at(tally, "missed")) + " missed; " + std::to_string(number_at(tally, "made")) +
+         " made, " + std::to_string(number_at(tally, "published")) + " published; waited " +
+         seconds_at(tally, "waited_s") + " for " + human_bytes(number_at(tally, "fetched_bytes"));
+}
+
+/// Nothing for processes of which the daemon knows nothing (JobFinder).
+std::string who_ran(const Json& job) {
+  if (number_at(job, "processes") == 0) return {};
+  return " (" + text_at(job, "command") + ", uid " + std::to_string(number_at(job, "user")) + ", " +
+         std::to_string(number_at(job, "processes")) + " processes)";
+}
+
+std::string job_text(const Json& job) {
+  std::string text = "job " + std::to_string(number_at(job, "number")) + ": " + text_at(job, "job") + who_ran(job) +
+                     ", " +
+                     (text_at(job, "ended").empty() ? "since " + text_at(job, "started")
+                                                    : text_at(job, "started") + " to " + text_at(job, "ended")) +
+                     "\n    " + one_line(job) + "\n";
+  const Json& slowest = part_of(job, "slowest");
+  if (!text_at(slowest, "path").empty()) {
+    text += "    slowest: " + seconds_at(slowest, "waited_s") + " for " + text_at(slowest, "path") + "\n";
+  }
+  const Json& saved = part_of(job, "saved_s");
+  if (saved.is_number() && saved.get<double>() > 0)
+    text += "    saved at least " + seconds_at(job, "saved_s") + " of compiling\n";
+  for (const Json& hint : part_of(job, "hints")) text += "    hint: " + config::plain_item(hint) + "\n";
+  return text;
+}
+
+/// What differs between a hash of this host and the nearest one of other pods, with a remedy for each line.
+std::string other_hash_text(const Json& report) {
+  if (!report.is_object() || report.empty()) return {};
+  std::string text = "    this host's hash is " + text_at(report, "ours") + ", the nearest of " +
+                     std::to_string(number_at(report, "others")) + " others is " + text_at(report, "theirs") + ", of " +
+                     text_at(report, "origin") + "\n";
+  for (const Json& one : part_of(report, "differences")) {
+    text += "    differs in " + text_at(one, "name") + "\n";
+    text += "        - here:  " + text_at(one, "ours") + "\n        + there: " + text_at(one, "theirs") + "\n";
+    text += "        -> " + text_at(one, "remedy") + "\n";
+  }
+  if (const uint64_t more = number_at(report, "more"); more > 0) {
+    text += "    and in " + std::to_string(more) + " more\n";
+  }
+  return text;
+}
+
+/// The mount that a command is about: that of the path, or the only one of this host.
+Result<Located> mount_for(const std::string& path, const config::Environment& environment) {
+  if (!path.empty()) return locate_mount(absolute(path), environment);
+  std::vector<Located> mounts = all_mounts(environment);
+  if (mounts.size() == 1) return std::move(mounts.front());
+  if (mounts.empty()) {
+    return fail(ErrorCode::kNotFound, "there is no inductorfs mount of this user or of root: see inductorfs mount");
+  }
+  std::string names;
+  for (const Located& mount : mounts) names += (names.empty() ? "" : ", ") + config::printable(mount.mountpoint);
+  return fail(ErrorCode::kInvalid, "several mounts are here: name one of " + names);
+}
+
+/// One question to the daemon of one mount, and its answer as JSON or as text.
+class QueryCommand : public Subcommand {
+ public:
+  void add_to(CLI::App& app) override {
+    add_path(app, "MOUNTPOINT", path_, "directory of the mount; not needed where there is only one")->required(false);
+    add_json(app, json_);
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    const auto mount = mount_for(path_, environment);
+    if (!mount) return fail_query(mount.error(), json_);
+    const auto answer = ask_daemon(*mount, request(), kQueryPatience, environment);
+    if (!answer) return fail_query(answer.error(), json_);
+    if (const Result<void> right = check_answer(*answer); !right) return fail_query(right.error(), json_);
+    return print(json_ ? pretty(*answer) : text(*answer));
+  }
+
+ protected:
+  [[nodiscard]] virtual std::string request() const = 0;
+  [[nodiscard]] virtual std::string text(std::string_view json) const = 0;
+  [[nodiscard]] virtual Result<void> check_answer(std::string_view /*json*/) const { return {}; }
+
+ private:
+  std::string path_;
+  bool json_ = false;
+};
+
+class StatsCommand final : public QueryCommand {
+ protected:
+  [[nodiscard]] std::string request() const override { return control::stats_request(); }
+  [[nodiscard]] std::string text(std::string_view json) const override { return stats_text(json); }
+};
+
+class JobsCommand final : public QueryCommand {
+ protected:
+  [[nodiscard]] std::string request() const override { return control::jobs_request(); }
+  [[nodiscard]] std::string text(std::string_view json) const override { return jobs_text(json); }
+};
+
+class WhyMissCommand final : public QueryCommand {
+ public:
+  void add_to(CLI::App& app) override {
+    QueryCommand::add_to(app);
+    app.add_option("--job", job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed")
+        ->check(CLI::Range(uint64_t{1}, UINT64_MAX))
+        ->type_name("NUMBER");
+  }
+
+ protected:
+  [[nodiscard]] std::string request() const override { return control::misses_request(job_); }
+  [[nodiscard]] std::string text(std::string_view json) const override { return misses_text(json); }
+  [[nodiscard]] Result<void> check_answer(std::string_view json) const override {
+    const Json report = Json::parse(json, nullptr, false);
+    if (job_ == 0 || report.contains("number")) return {};
+    return fail(ErrorCode::kNotFound,
+                "no job " + std::to_string(job_) + " of yours is remembered: inductorfs jobs lists them");
+  }
+
+ private:
+  uint64_t job_ = 0;
+};
+
+}  // namespace
+
+std::string stats_text(std::string_view json) {
+  const Json stats = Json::parse(json, nullptr, false);
+  if (!stats.is_object()) return {};
+  const Json& all = part_of(stats, "all");
+  std::string text = line("since", text_at(stats, "since")) + table(all) + why_missed(all);
+  text += line("waited", seconds_at(all, "waited_s") + " for bytes of " + std::to_string(number_at(all, "fetched")) +
+                             " files, all requests together");
+  text += line("last hour", one_line(part_of(stats, "hour")));
+  text += line("saved", "at least " + seconds_at(stats, "saved_s") +
+                            " of compiling, as the processes measured it that compiled the graphs");
+  text += foreseen_line(part_of(stats, "starts"));
+  text += leases_line(part_of(stats, "leases"));
+  if (const uint64_t dropped = number_at(stats, "dropped"); dropped > 0) {
+    text += line("not counted", std::to_string(dropped) + " uses, because too many came at once");
+  }
+  return text + line("", "counted once for each job; what the kernel answers from its cache is not seen");
+}
+
+std::string jobs_text(std::string_view json) {
+  const Json answer = Json::parse(json, nullptr, false);
+  std::string text;
+  for (const Json& job : part_of(answer, "jobs")) text += job_text(job);
+  return text.empty() ? "no job has used this mount since its daemon started\n" : text;
+}
+
+std::string misses_text(std::string_view json) {
+  const Json report = Json::parse(json, nullptr, false);
+  if (!report.is_object() || !report.contains("number")) return "no job has missed anything\n";
+  std::string text = job_text(report);
+  const Json& misses = part_of(report, "misses");
+  if (misses.empty()) text += "    missed nothing\n";
+  size_t unexamined = 0;
+  std::set<std::pair<std::string, std::string>> told;  // hashes that have been compared above
+  for (const Json& miss : misses) {
+    std::string why = text_at(miss, "text");
+    if (why.empty() && ++unexamined > 0) continue;
+    text += text_at(miss, "at") + " " + text_at(miss, "family") + " " + text_at(miss, "path") + "\n    " + why + "\n";
+    for (const Json& one : part_of(part_of(miss, "nearest"), "differences")) {
+      text += "    differs in " + text_at(one, "facet") + "\n";
+      text += indented(lines_at(one, "ours"), "        - here:  ");
+      text += indented(lines_at(one, "theirs"), "        + there: ");
+    }
+    const Json& other = part_of(miss, "other_hash");
+    if (told.emplace(text_at(other, "ours"), text_at(other, "theirs")).second) text += other_hash_text(other);
+  }
+  if (unexamined > 0) text += std::to_string(unexamined) + " further misses were not examined: --json lists them\n";
+  return text;
+}
+
+std::unique_ptr<Subcommand> stats_command() { return std::make_unique<StatsCommand>(); }
+std::unique_ptr<Subcommand> jobs_command() { return std::make_unique<JobsCommand>(); }
+std::unique_ptr<Subcommand> why_miss_command() { return std::make_unique<WhyMissCommand>(); }
+
+}  // namespace inductorfs::cli

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "cli/common/answer_text.h"
+#include "cli/common/answers.h"
+#include "cli/common/command.h"
+#include "inductorfs/cli/run.h"
+#include "inductorfs/config/settings.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
+#include "inductorfs/mount/warmer.h"
+
+namespace inductorfs::cli {
+
+using config::flag_at;
+using config::human_bytes;
+using config::Json;
+using config::number_at;
+using config::part_of;
+using config::plain_item;
+using config::text_at;
+
+namespace {
+
+constexpr Milliseconds kSlice{1000};
+/// Between two lines of progress where no terminal shows them.
+constexpr std::chrono::seconds kLineInterval{10};
+/// Another warm that was just given up may still be on its way out.
+constexpr std::chrono::seconds kBusyPatience{5};
+constexpr Milliseconds kBusyPause{200};
+
+double seconds_since(SteadyTime begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Shows how far a warming is: one line that is overwritten on a terminal, a line now and then elsewhere. The text goes
+/// to standard error. Needs external synchronisation.
+class WarmProgress {
+ public:
+  explicit WarmProgress(bool quiet) : quiet_(quiet), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+  void show(const Json& report) {
+    if (quiet_) return;
+    const SteadyTime now = std::chrono::steady_clock::now();
+    if (!terminal_ && now - last_ < kLineInterval) return;
+    last_ = now;
+    const std::string text = warm_progress_text(report, seconds_since(begin_));
+    (void)std::fputs((terminal_ ? "\r\033[K" + text : text + "\n").c_str(), stderr);
+    (void)std::fflush(stderr);
+    shown_ = true;
+  }
+  void end() {
+    if (terminal_ && shown_) (void)std::fputs("\r\033[K", stderr);
+    shown_ = false;
+  }
+
+ private:
+  const bool quiet_;
+  const bool terminal_;
+  bool shown_ = false;
+  const SteadyTime begin_ = std::chrono::steady_clock::now();
+  SteadyTime last_ = begin_;
+};
+
+class WarmCommand final : public Subcommand {
+ public:
+  void add_to(CLI::App& app) override {
+    add_mountpoint(app, path_);
+    add_json(app, json_);
+    app.add_option("--pattern", selection_.pattern, "fetch only artefacts whose path in the cluster matches GLOB")
+        ->type_name("GLOB");
+    app.add_option("--family", selection_.family, "fetch only artefacts of this family")->type_name("NAME");
+    app.add_option("--scope", selection_.scope, "fetch only from this scope: its id, or the first digits of it")
+        ->type_name("ID");
+    app.add_option("--limit", limit_, "fetch at most BYTES, the newest artefacts first [no limit]")->type_name("BYTES");
+    app.add_option("--timeout", timeout_, "give up after S seconds without an answer of the remote [30]")
+        ->type_name("S")
+        ->check(CLI::Range(0, kMostTimeout));
+  }
+  [[nodiscard]] Result<void> check() const override {
+    if (limit_.empty()) return {};
+    const Result<uint64_t> limit = config::parse_size(limit_);
+    return limit ? Result<void>{} : fail(ErrorCode::kInvalid, "--limit: " + limit.error().what());
+  }
+  [[nodiscard]] int run(const config::Environment& environment) override {
+    if (!limit_.empty()) selection_.limit = config::parse_size(limit_).value_or(UINT64_MAX);
+    WarmProgress progress(json_);
+    const Result<Json> done = repeat(progress, environment);
+    progress.end();
+    if (!done) return fail_query(done.error(), json_);
+    const int printed = print(json_ ? config::to_pretty(*done) + "\n" : warm_text(*done));
+    if (printed != kExitDone || flag_at(*done, "complete")) return printed;
+    (void)fail_with({ErrorCode::kNotFound, not_complete_text(*done, path_)});
+    return kExitKept;
+  }
+
+ private:
+  static constexpr int kMostTimeout = 24 * 3600;
+
+  /// Asks until the daemon is done. What has been fetched stays, whatever ends this.
+  [[nodiscard]] Result<Json> repeat(WarmProgress& progress, const config::Environment& environment) const {
+    const std::string request = control::warm_request(selection_, kSlice);
+    SteadyTime moved = std::chrono::steady_clock::now();
+    const SteadyTime begin = moved;
+    progress.show(Json::object({{"reading", true}}));
+    while (true) {
+      const auto answer =
+          ask_daemon_at(path_, request, kSlice + mount::Warmer::kFetchPatience + kQueryPatience, environment);
+      if (!answer) {
+        const bool busy = answer.error().code() == ErrorCode::kBusy;
+        if (!busy || std::chrono::steady_clock::now() - begin > kBusyPatience) return fail(answer.error());
+        std::this_thread::sleep_for(kBusyPause);
+        continue;
+      }
+      Json report = Json::parse(*answer, nullptr, false);
+      if (!report.is_object()) return fail(ErrorCode::kCorrupt, "the daemon's answer is no JSON object");
+      if (flag_at(report, "done")) return report;
+      progress.show(report);
+      const std::string waiting = text_at(report, "waiting");
+      const SteadyTime now = std::chrono::steady_clock::now();
+      if (waiting.empty()) moved = now;
+      if (now - moved > std::chrono::seconds(timeout_)) {
+        return fail(ErrorCode::kUnavailable, "the remote does not answer: " + path_ + ": " + waiting +
+                                                 "; what has been fetched stays: run the command again later");
+      }
+    }
+  }
+
+  std::string path_;
+  control::WarmSelection selection_;
+  std::string limit_;
+  int64_t timeout_ = 30;
+  bool json_ = false;
+};
+
+std::string artefacts(uint64_t count) { return std::to_string(count) + (count == 1 ? " artefact" : " artefacts"); }
+
+}  // namespace
+
+std::string warm_progress_text(const Json& report, double seconds) {
+  if (flag_at(report, "reading")) {
+    return "reading what the cluster has: " + artefacts(number_at(report, "blobs")) + " so far";
+  }
+  const uint64_t fetched = number_at(report, "fetched_bytes");
+  const uint64_t total =
+      number_at(report, "bytes") - std::min(number_at(report, "bytes"), number_at(report, "here_bytes"));
+  std::string text = std::to_string(number_at(report, "here") + number_at(report, "fetched")) + " of " +
+                     artefacts(number_at(report, "blobs")) + ", " + human_bytes(fetched) + " of " + human_bytes(total);
+  const std::string waiting = text_at(report, "waiting");
+  if (!waiting.empty()) return text + ", waiting: " + waiting;
+  const double rate = seconds > 0 ? static_cast<double>(fetched) / seconds : 0;
+  if (rate < 1) return text;
+  const double left = static_cast<double>(total - std::min(total, fetched)) / rate;
+  return text + ", " + human_bytes(static_cast<uint64_t>(rate)) + "/s, about " +
+         config::human_seconds(static_cast<uint64_t>(left) + 1) + " left";
+}
+
+std::string warm_text(const Json& report) {
+  const uint64_t scopes = number_at(report, "scopes");
+  const uint64_t others = number_at(report, "other_hosts");
+  const std::string elsewhere =
+      others == 0 ? "" : "; " + std::to_string(others) + " of the cluster's scopes belong to hosts of another kind";
+  if (scopes == 0) return "the cluster has announced nothing that a job on this host could use" + elsewhere + "\n";
+  std::string text = "fetched " + artefacts(number_at(report, "fetched")) + " (" +
+                     human_bytes(number_at(report, "fetched_bytes")) + "); " +
+                     std::to_string(number_at(report, "here")) + " were here\n";
+  text += std::to_string(scopes) + (scopes == 1 ? " scope, " : " scopes, ") +
+          std::to_string(number_at(report, "followed")) + " of them used by jobs of this host now" + elsewhere + "\n";
+  return text;
+}
+
+std::string not_complete_text(const Json& report, const std::string& mountpoint) {
+  std::string reasons;
+  for (const Json& reason : part_of(report, "why")) reasons += (reasons.empty() ? "" : "; ") + plain_item(reason);
+  const uint64_t missing = number_at(report, "failed") + number_at(report, "left");
+  return artefacts(missing) + " did not come: " + mountpoint + ": " +
+         (reasons.empty() ? "the daemon tells no reason" : reasons);
+}
+
+std::unique_ptr<Subcommand> warm_command() { return std::make_unique<WarmCommand>(); }
+
+}  // namespace inductorfs::cli

@@ -35,13 +35,10 @@ constexpr size_t kReadPiece = 16384;
 constexpr const char* kBarePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::string_view kStrippedVariables[] = {"TORCHINDUCTOR_CACHE_DIR=", "TRITON_CACHE_DIR=", "LC_ALL="};
 
-/// What a bare child may use. Python and g++ need a tenth of it.
+/// What a bare child may use; it needs a tenth of it.
 constexpr rlim_t kMemoryLimit = rlim_t{8} << 30;
 constexpr rlim_t kFileLimit = rlim_t{16} << 20;
 constexpr rlim_t kDescriptorLimit = 256;
-/// A group that no user's files should belong to (Linux's overflow id, `nogroup`). The group of a user's file would not
-/// do: in a set-group-id directory it is a group that the user is not a member of.
-constexpr gid_t kNoGroup = 65534;
 constexpr int kReportFd = STDERR_FILENO + 1;
 static_assert(kChildDescriptor == kReportFd + 1);
 /// OOM_SCORE_ADJ_MAX. Of a fact that was not learned the next look learns more; the worker serves everybody.
@@ -60,8 +57,6 @@ struct Launch {
   bool bare = false;
   rlim_t memory = 0;
   rlim_t seconds = 0;
-  bool changes_user = false;
-  uid_t user = 0;
   pid_t parent = 0;
 };
 
@@ -130,15 +125,9 @@ void set_limits(const Launch& launch) {
 }
 
 void drop_privileges(const Launch& launch) {
-  if (launch.changes_user) {
-    // By number: the C library's functions would ask all threads of this process, which are not in the child.
-    require(syscall(SYS_setgroups, 0, nullptr) == 0);
-    require(syscall(SYS_setresgid, kNoGroup, kNoGroup, kNoGroup) == 0);
-    require(syscall(SYS_setresuid, launch.user, launch.user, launch.user) == 0);
-  }
   // Not for our own probe: the CUDA library of an ordinary user makes device nodes by a set-user-id program.
   if (launch.bare) require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  // A child of a child goes with it. After the change of user, which would take this back.
+  // A child of a child goes with it.
   require(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
   if (getppid() != launch.parent) _exit(127);  // it died before that
 }
@@ -344,9 +333,9 @@ Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseco
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
   const auto seconds = static_cast<rlim_t>(std::chrono::duration_cast<std::chrono::seconds>(deadline).count() + 1);
-  const pid_t pid = start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out.write.get(),
-                           err.write.get(), report.write.get(), options.descriptor, options.bare, options.memory,
-                           seconds, options.user.has_value(), options.user.value_or(0), getpid()});
+  const pid_t pid =
+      start({program.c_str(), argument_pointers.data(), variable_pointers.data(), out.write.get(), err.write.get(),
+             report.write.get(), options.descriptor, options.bare, options.memory, seconds, getpid()});
   if (pid < 0) return fail_errno("fork", command.front());
   // By number: glibc before 2.36 has no pidfd_open.
   Child child(pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))));

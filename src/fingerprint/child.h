@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct ChildAnswer {
   std::string err;
 };
 
-/// The most bytes on each of the child's streams; more is an error. `g++ -v` prints 2 KB, the probes less.
+/// The most bytes on each of the child's streams; more is an error. The probes print some KB.
 inline constexpr size_t kChildOutputLimit = size_t{1} << 20;
 
 struct ChildOptions {
@@ -31,8 +30,6 @@ struct ChildOptions {
   /// else of this process's environment; it has limits of memory, processor time, file size and descriptors, and can
   /// gain no privileges.
   bool bare = false;
-  /// The child runs as this user, in no group of a user. Only root may set it.
-  std::optional<uid_t> user;
   uint64_t memory = 0;              ///< the most bytes of its own that a bare child may have; 0: as programs need
   int descriptor = -1;              ///< the child has it as kChildDescriptor; -1: none
   std::function<bool()> cancelled;  ///< asked every kCancelStep; true kills the child

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler_call.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 namespace inductorfs::fingerprint {
@@ -96,9 +97,10 @@ CompilerCall compiler_call(const std::map<std::string, std::string>& environment
 
 CompilerCall own_compiler_call() {
   std::map<std::string, std::string> environment;
-  for (const char* name : {"CXX", "PATH"}) {
-    const char* const value = std::getenv(name);
-    if (value != nullptr) environment[name] = value;
+  for (const char* const* at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view text(*at);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (names_compiler(name)) environment.emplace(name, text.substr(std::min(name.size() + 1, text.size())));
   }
   return compiler_call(environment);
 }
@@ -125,8 +127,8 @@ Result<CompilerPlace> find_compiler(const InRoot& root, const CompilerCall& call
     return name.starts_with('/') && root.is_program(name) ? name : std::string();
   };
   const auto absent = [&](const std::string& name) {
-    return fail(ErrorCode::kNotFound, name + " is not found as an absolute path or in the PATH of the process (" +
-                                          call.search + "); install a compiler or name one with CXX");
+    return fail(ErrorCode::kNotFound, name + " is not found as an absolute path or in PATH (" + call.search +
+                                          "); install a compiler or name one with CXX");
   };
   const std::string first = find(words.front());
   if (first.empty()) return absent(words.front());

@@ -144,7 +144,7 @@ class Finder {
     }
     const std::string found = program_in(root_, call_.search, in_path);
     if (!found.empty()) return add(name, found);
-    return unclear(driver_ + " has no " + name + ", neither beside it nor in the PATH of the process");
+    return unclear(driver_ + " has no " + name + ", neither beside it nor in PATH");
   }
 
   /// A directory <target>/<version> of gcc. Immutable value.
@@ -378,20 +378,20 @@ struct Sighting {
 /// A process of our own root has the host's parts, but for those that gcc and clang look for in PATH. A container may
 /// have no more of the host than the driver.
 bool is_hosts(const Sighting& job, const CompilerRequest& request) {
-  if (!job.call.unfollowed.empty()) return false;
+  if (!request.host || !job.call.unfollowed.empty()) return false;
   const InRoot root = InRoot::host();
-  const auto place = find_compiler(root, request.host);
+  const auto place = find_compiler(root, *request.host);
   if (!place || place->options != job.place.options) return false;
   if (!is_same_file(job.root.status(job.place.driver), root.status(place->driver))) return false;
   if (request.root.is_host()) {
     return std::ranges::all_of(kInPath, [&](const char* name) {
       const std::string theirs = program_in(root, job.call.search, name);
-      const std::string ours = program_in(root, request.host.search, name);
+      const std::string ours = program_in(root, request.host->search, name);
       return theirs == ours || is_same_file(root.status(theirs), root.status(ours));
     });
   }
   const auto theirs = find_compiler_files(job.root, job.place.driver, job.call);
-  const auto ours = find_compiler_files(root, place->driver, request.host);
+  const auto ours = find_compiler_files(root, place->driver, *request.host);
   return theirs && ours &&
          std::equal(theirs->parts.begin(), theirs->parts.end(), ours->parts.begin(), ours->parts.end(),
                     [&](const Part& one, const Part& other) {
@@ -409,7 +409,7 @@ Result<std::string> text_of(const Sighting& job, const Fact& cpu, KeyMemory& mem
   std::string options;
   for (const std::string& option : job.place.options) options += (options.empty() ? "" : " ") + option;
   if (!options.empty()) lines.emplace_back("options", options);
-  // As in compiler_fact().
+  // -march=native turns these on too, and a precompiled header is refused by a compiler with other options.
   if (const auto more = value_of(cpu.details, kOnlyAskedForKey)) lines.emplace_back("native_more", *more);
   return canonical(lines);
 }
@@ -420,10 +420,10 @@ Result<CompilerFiles> find_compiler_files(const InRoot& root, const std::string&
   return Finder(root, driver, call).find();
 }
 
-Fact compiler_files_fact(const CompilerRequest& request, const Fact& cpu, KeyMemory& memory) {
+Fact compiler_fact(const CompilerRequest& request, const Fact& cpu, KeyMemory& memory) {
   const std::string& command = request.call.command;
   const auto unknown = [&command](const Error& why) {
-    return unknown_fact("the C++ compiler of the process: " + why.what(), command);
+    return unknown_fact("the C++ compiler: " + why.what(), command);
   };
   auto place = find_compiler(request.root, request.call);
   if (!place) return unknown(place.error());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,17 +29,18 @@ struct CompilerFiles {
 [[nodiscard]] Result<CompilerFiles> find_compiler_files(const InRoot& root, const std::string& driver,
                                                         const CompilerCall& call);
 
-/// A question for the compiler of a process. Immutable value.
+/// A question for the compiler that torch would run. Immutable value; what it refers to outlives it.
 struct CompilerRequest {
   CompilerCall call;
   const InRoot& root;  ///< of the process
-  CompilerCall host;   ///< what the host's own compiler facet is about
+  /// What the host's own compiler facet is about; none: this is the question for it.
+  std::optional<CompilerCall> host{};
 };
-/// The value of compiler_files_fact() for a compiler that is the host's own.
+/// The value of compiler_fact() for a compiler that is the host's own.
 inline constexpr std::string_view kHostCompiler = "the host's";
-/// Returns the compiler facet of a process, identified by content alone: equal for the same image on every host with
-/// such a CPU (`cpu`: the cpu facet). kHostCompiler when it is the very file that the host's own facet is about; for a
+/// Returns the compiler facet, identified by content alone: equal for the same files on every host with such a CPU
+/// (`cpu`: the cpu facet). kHostCompiler when it is the very file that the host's own facet is about; for a
 /// process with another root its parts have to be the host's, too. Reads some 40 MB that `memory` does not have.
-[[nodiscard]] Fact compiler_files_fact(const CompilerRequest& request, const Fact& cpu, KeyMemory& memory);
+[[nodiscard]] Fact compiler_fact(const CompilerRequest& request, const Fact& cpu, KeyMemory& memory);
 
 }  // namespace inductorfs::fingerprint

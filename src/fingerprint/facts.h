@@ -26,18 +26,21 @@ inline constexpr const char* kOnlyAskedForKey = "only_asked_for";
 [[nodiscard]] Fact known_fact(std::string value, std::string source);
 [[nodiscard]] Fact unknown_fact(std::string problem, std::string source = {});
 
-/// What the interpreter reports about itself, and where its packages are. Immutable value.
+/// What an interpreter is, and where its packages are, as its files say. Immutable value.
 struct PythonFacts {
   std::string executable;
   std::string implementation;  ///< sys.implementation.name
   std::string version;         ///< major.minor
   std::string soabi;
   std::vector<std::string> extensions;  ///< importlib.machinery.EXTENSION_SUFFIXES
-  std::string torch;                    ///< package folder; empty when there is none
-  std::string triton;
-  std::vector<std::string> path;  ///< the folders in which it looks for modules, in order
+  std::string torch;                    ///< package folder; empty when none was found
+  std::string triton;                   ///< as torch
+  std::string doubt;                    ///< why a package that was not found may be there; empty: there is none
+  std::vector<std::string> path;        ///< the folders in which it looks for modules, in order
 };
-[[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory);
+/// Reads what CPython reads at its start, and runs nothing. kNotFound when there is no such program, kInvalid when its
+/// files do not say what it is.
+[[nodiscard]] Result<PythonFacts> learn_python(const ProbeOptions& options);
 [[nodiscard]] Fact python_fact(const Result<PythonFacts>& python);
 
 /// The packages are those of a process with that root.
@@ -141,22 +144,6 @@ inline constexpr const char* kThreadCountInKey = "thread_count_in_key";
 /// Adds to the cpu-isa fact the number of threads that torch starts with in a process that may run where this process
 /// may; only for a torch whose keys do not have it.
 [[nodiscard]] Fact with_thread_count(Fact isa, const Fact& torch);
-
-/// Learns the compiler. `cpu` is the cpu facet, with which the compiler's own reading of this CPU is compared.
-[[nodiscard]] Fact compiler_fact(const ProbeOptions& options, const Fact& cpu, KeyMemory& memory);
-/// Returns the identity lines of `gcc -v` or `clang -v`, without paths that depend on where it was called; empty when
-/// the text names no version.
-[[nodiscard]] Lines compiler_identity(std::string_view text);
-/// What -march=native means to a compiler: names of -march and -mtune, and the instruction set extensions. It is read
-/// from the text of `g++ -march=native -Q --help=target`, or of `clang++ -march=native -### -c`; empty for another
-/// text.
-struct NativeTarget {
-  std::string march;
-  std::string mtune;
-  Flags features;
-};
-[[nodiscard]] NativeTarget gcc_native(std::string_view text);
-[[nodiscard]] NativeTarget clang_native(std::string_view text);
 
 /// Set in the GPU probe's environment, because a program that links this module and does not know the command
 /// `gpu-probe` would otherwise probe again, without end.

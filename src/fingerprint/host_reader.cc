@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler_files.h"
 #include "facts.h"
 #include "key_memory.h"
 #include "named_files.h"
@@ -47,7 +48,7 @@ Fingerprint read_here(const HostRequest& request) {
     (void)memory.save();
   };
   if (part == HostPart::kPackages) {
-    const auto python = learn_python(options, memory);
+    const auto python = learn_python(options);
     learned(Facet::kPython, python_fact(python));
     learned(Facet::kTorch, torch_fact(InRoot::host(), python, memory));
     learned(Facet::kCuda, cuda_of_torch(python));
@@ -58,22 +59,18 @@ Fingerprint read_here(const HostRequest& request) {
     const auto files = named_files(options.environment, {});
     learned(Facet::kEnvironment, named_files_fact(files, InRoot::host(), {request.torch, request.triton}, memory));
   } else {
-    learned(Facet::kCompiler, compiler_fact(options, cpu_facts().first, memory));
+    const InRoot root = InRoot::host();
+    learned(Facet::kCompiler, compiler_fact({own_compiler_call(), root}, cpu_facts().first, memory));
   }
   return result;
 }
 
 std::string to_text(const HostRequest& request) {
   const ProbeOptions& options = request.options;
-  const Json json = {{"part", name_of(request.part)},
-                     {"python", options.python},
-                     {"compiler", options.compiler},
-                     {"cache", options.cache_file},
-                     {"torch", request.torch},
-                     {"triton", request.triton},
-                     {"sites", request.sites},
-                     {"environment", options.environment},
-                     {"deadline", options.deadline.count()}};
+  const Json json = {{"part", name_of(request.part)},     {"python", options.python},
+                     {"cache", options.cache_file},       {"torch", request.torch},
+                     {"triton", request.triton},          {"sites", request.sites},
+                     {"environment", options.environment}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -81,13 +78,11 @@ Result<HostRequest> from_text(const std::string& text) {
   return read_request<HostRequest>(text, [](const Json& json, HostRequest& request) -> Result<void> {
     ProbeOptions& options = request.options;
     json.at("python").get_to(options.python);
-    json.at("compiler").get_to(options.compiler);
     json.at("cache").get_to(options.cache_file);
     json.at("torch").get_to(request.torch);
     json.at("triton").get_to(request.triton);
     json.at("sites").get_to(request.sites);
     json.at("environment").get_to(options.environment);
-    options.deadline = Milliseconds(json.at("deadline").get<int64_t>());
     const auto part = json.at("part").get<std::string>();
     for (const HostPart known : {HostPart::kPackages, HostPart::kCompiler, HostPart::kEnvironment, HostPart::kEngine}) {
       if (part != name_of(known)) continue;

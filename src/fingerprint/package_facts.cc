@@ -8,7 +8,7 @@
 namespace inductorfs::fingerprint {
 namespace {
 
-constexpr const char* kNoPython = "the interpreter could not be asked where its packages are";
+constexpr const char* kNoPython = "it is not known where the packages of the interpreter are";
 
 std::string or_none(const std::string& text) { return text.empty() ? std::string(kNone) : text; }
 
@@ -79,11 +79,19 @@ Fact read_torch(const InRoot& root, const PythonFacts& python, KeyMemory& memory
   return fact;
 }
 
+/// The fact of a package that the interpreter was not found to have.
+Fact absent_fact(const PythonFacts& python, const std::string& package, std::string value) {
+  if (python.doubt.empty()) return known_fact(std::move(value), python.executable);
+  return unknown_fact(python.executable + " has no " + package + " where it looks, and " + python.doubt +
+                          "; a mount without --python learns it from the jobs",
+                      python.executable);
+}
+
 }  // namespace
 
 Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
-  if (python->torch.empty()) return known_fact(std::string(kNone), python->executable);
+  if (python->torch.empty()) return absent_fact(*python, "torch", std::string(kNone));
   // One look at each file of torch instead of one for each thing that is read of it: each process waits for that.
   std::string name = "torch fact " + python->torch;
   for (const std::string& suffix : python->extensions) name += " " + suffix;
@@ -101,7 +109,7 @@ Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory
 Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
   if (!python) return unknown_fact(kNoPython);
   const std::string& triton = python->triton;
-  if (triton.empty()) return known_fact(std::string(kNone), python->executable);
+  if (triton.empty()) return absent_fact(*python, "triton", std::string(kNone));
   const auto version = assigned_in_file(root, triton + "/__init__.py", "__version__");
   if (!version) return unknown_fact(version.error().what(), triton);
   const auto key = triton_key(root, triton, python->extensions, memory);
@@ -113,7 +121,7 @@ Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemor
 
 Fact cuda_of_torch(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(kNoPython);
-  if (python->torch.empty()) return known_fact(canonical({{"torch", or_none("")}}), python->executable);
+  if (python->torch.empty()) return absent_fact(*python, "torch", canonical({{"torch", or_none("")}}));
   const std::string file = python->torch + "/version.py";
   const InRoot root = InRoot::host();
   const auto cuda = assigned_in_file(root, file, "cuda");

@@ -172,7 +172,7 @@ Fact read_here(const ChildRequest& request, const Process& process, const InRoot
   }
   if (request.facet == Facet::kEngine) return engine_fact(root, sites_of(process), memory);
   if (request.facet == Facet::kCompiler) {
-    return compiler_files_fact({process.compiler, root, request.host}, cpu, memory);
+    return compiler_fact({process.compiler, root, request.host}, cpu, memory);
   }
   return package_fact(request.facet, process, root, memory);
 }

@@ -3,51 +3,33 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <optional>
+#include <map>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "child.h"
 #include "facts.h"
-#include "owners.h"
-#include "python_files.h"
+#include "inductorfs/base/fd.h"
+#include "inductorfs/base/regular_file.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
-using Json = nlohmann::json;
+namespace fs = std::filesystem;
 
 /// An interpreter looks in a handful of folders, and a fingerprint has a limit of its own.
 constexpr size_t kDetailsLimit = size_t{64} << 10;
-
-/// Finds the packages and does not import them: importing torch takes seconds and touches the cache directory. Run with
-/// -I, which drops the current directory, PYTHONPATH (ours says nothing about the job's) and the user's site-packages;
-/// the latter are put back where an ordinary start outside a virtual environment has them.
-constexpr const char* kScript = R"(
-import importlib.machinery as machinery, importlib.util, json, os, site, sys, sysconfig
-if sys.prefix == sys.base_prefix and not os.environ.get("PYTHONNOUSERSITE"):
-    user = site.getusersitepackages()
-    if os.path.isdir(user) and user not in sys.path:
-        at = [i for i, p in enumerate(sys.path) if p.endswith(("site-packages", "dist-packages"))]
-        sys.path.insert(at[0] if at else len(sys.path), user)
-def folder(name):
-    spec = importlib.util.find_spec(name)
-    return os.path.dirname(os.path.realpath(spec.origin)) if spec is not None and spec.has_location else ""
-print(json.dumps({
-    "executable": sys.executable,
-    "implementation": sys.implementation.name,
-    "version": "%d.%d" % sys.version_info[:2],
-    "soabi": sysconfig.get_config_var("SOABI") or "",
-    "extensions": machinery.EXTENSION_SUFFIXES,
-    "torch": folder("torch"),
-    "triton": folder("triton"),
-    "prefix": sys.prefix,
-    "path": [p for p in sys.path if p],
-}))
-)";
+constexpr uint64_t kTextLimit = uint64_t{1} << 20;
+constexpr uint64_t kProgramLimit = uint64_t{1} << 30;
+constexpr size_t kPathLimit = 256;
+/// Minor versions of Python 3 whose rules are those below.
+constexpr int kOldestMinor = 8;
+constexpr int kNewestMinor = 14;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);  // probe() runs before anything changes the environment
@@ -60,152 +42,260 @@ std::string interpreter(const ProbeOptions& options) {
   return active.empty() ? "python3" : active + "/bin/python";
 }
 
-/// Where the interpreter would look for the user's own packages; empty when it would not.
-std::string home_of_packages() {
+/// Where the user's own packages are; empty when they are not looked for.
+std::string user_base() {
   if (!environment("PYTHONNOUSERSITE").empty()) return {};
+  if (std::string base = environment("PYTHONUSERBASE"); !base.empty()) return base;
   std::string home = environment("HOME");
-  return home.empty() && geteuid() == 0 ? "/root" : home;  // a service has no HOME
+  if (home.empty() && geteuid() == 0) home = "/root";  // a service has no HOME
+  return home.empty() ? home : home + "/.local";
 }
 
-/// Why a program failed, in its words; other programs than Python quote what they were to run.
-std::string complaint(const std::string& err) {
-  constexpr size_t kShown = 500;
-  const bool quotes = err.find("import importlib.machinery as machinery") != std::string::npos;
-  return quotes ? "it is no Python interpreter" : err.substr(0, kShown);
+/// A regular file's text; empty when there is none. A FIFO of that name is not waited for.
+std::string text_of(const std::string& path) { return read_regular(path, kTextLimit).value_or(""); }
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
 }
 
-Result<PythonFacts> parse(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  const auto broken = [] { return fail(ErrorCode::kInvalid, "the interpreter's answer is not what was asked for"); };
-  if (!json.is_object()) return broken();
-  PythonFacts facts;
-  const std::pair<const char*, std::string*> texts[] = {
-      {"executable", &facts.executable}, {"implementation", &facts.implementation},
-      {"version", &facts.version},       {"soabi", &facts.soabi},
-      {"torch", &facts.torch},           {"triton", &facts.triton}};
-  for (const auto& [name, out] : texts) {
-    const auto found = json.find(name);
-    if (found == json.end() || !found->is_string()) return broken();
-    *out = found->get<std::string>();
-  }
-  const auto extensions = json.find("extensions");
-  if (extensions == json.end() || !extensions->is_array()) return broken();
-  for (const Json& suffix : *extensions) {
-    if (!suffix.is_string()) return broken();
-    facts.extensions.push_back(suffix.get<std::string>());
-  }
-  const auto path = json.find("path");
-  for (const Json& folder : path == json.end() ? Json::array() : *path) {
-    if (folder.is_string()) facts.path.push_back(folder.get<std::string>());
-  }
-  return facts;
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
 }
 
-bool is_same_file(const std::string& one, const std::string& other) {
-  struct stat a {};
-  struct stat b {};
-  return stat(one.c_str(), &a) == 0 && stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+std::string real_path(const std::string& path) {
+  std::error_code error;
+  const auto real = fs::canonical(path, error);
+  return error ? std::string() : real.string();
 }
 
-/// What the answer depends on: the interpreter, its environment's file, and in each directory of its path the directory
-/// itself (a package comes or goes) and the files that extend the path.
-std::vector<std::string> watched_files(const std::string& program, const Json& answer) {
-  std::vector<std::string> files = {program};
-  const auto add_if_there = [&files](std::string file) {
-    std::error_code error;
-    if (std::filesystem::exists(file, error)) files.push_back(std::move(file));
-  };
-  const auto prefix = answer.find("prefix");
-  if (prefix != answer.end() && prefix->is_string()) add_if_there(prefix->get<std::string>() + "/pyvenv.cfg");
-  const auto path = answer.find("path");
-  if (path == answer.end() || !path->is_array()) return {};
-  for (const Json& entry : *path) {
-    if (!entry.is_string()) return {};
-    const auto folder = entry.get<std::string>();
-    add_if_there(folder);
-    for (const char* name : {"/sitecustomize.py", "/usercustomize.py"}) add_if_there(folder + name);
-    std::error_code error;
-    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-      if (at->path().extension() == ".pth") files.push_back(at->path().string());
-    }
-  }
-  std::sort(files.begin(), files.end());
-  return files;
+std::string lowered(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c | 32 : c; });
+  return lower;
 }
 
-/// An answer of an earlier run, remembered until something that it depends on changes. Starting an interpreter costs
-/// more than all other facts together once their keys are remembered. Needs external synchronisation.
-class Remembered {
+template <typename Take>
+void for_each_line(std::string_view text, Take take) {
+  while (!text.empty()) take(take_part(text, '\n'));
+}
+
+/// 11 for "3.11" and "3.11.2", 0 for anything that is no version of Python 3.
+int minor_of(std::string_view version) {
+  if (!version.starts_with("3.")) return 0;
+  int minor = 0;
+  const char* const end = version.data() + version.size();
+  const auto [rest, error] = std::from_chars(version.data() + 2, end, minor);
+  return error == std::errc() && (rest == end || *rest == '.') ? minor : 0;
+}
+
+/// Looks at one interpreter: reads pyvenv.cfg, the standard library's _sysconfigdata, and the folders of packages with
+/// their .pth files, as CPython 3.8 to 3.14 do at their start (Modules/getpath.py, Lib/site.py). It runs nothing,
+/// because a .pth file and a sitecustomize.py are code of any user who can write them. Needs external synchronisation.
+class Look {
  public:
-  Remembered(std::string program, KeyMemory& memory) : memory_(memory), program_(std::move(program)) {
-    name_ = program_ + " " + environment("PYTHONNOUSERSITE") + " " + environment("HOME");
-  }
-  [[nodiscard]] std::optional<std::string> find() const {
-    const auto list = memory_.find("python files " + name_, "");
-    if (!list) return std::nullopt;
-    std::vector<std::string> files;
-    for (size_t at = 0; at < list->size();) {
-      const size_t end = std::min(list->find('\n', at), list->size());
-      files.push_back(list->substr(at, end - at));
-      at = end + 1;
-    }
-    const auto manifest = manifest_of(files);
-    return manifest ? memory_.find("python " + name_, manifest->digest) : std::nullopt;
-  }
-  void keep(const std::string& answer) {
-    const Json json = Json::parse(answer, nullptr, false);
-    const auto executable = json.is_object() ? json.find("executable") : json.end();
-    // A script that chooses an interpreter by more than we see (pyenv's shims) is asked each time.
-    if (!json.is_object() || executable == json.end() || !executable->is_string() ||
-        !is_same_file(program_, executable->get<std::string>())) {
-      return;
-    }
-    const std::vector<std::string> files = watched_files(program_, json);
-    const auto manifest = manifest_of(files);
-    if (files.empty() || !manifest || manifest->too_fresh) return;
-    std::string list;
-    for (const std::string& file : files) list += file + "\n";
-    memory_.keep("python files " + name_, "", list);
-    memory_.keep("python " + name_, manifest->digest, answer);
+  /// `program` is an absolute path, `user_base` as above.
+  Look(std::string program, std::string user_base) : program_(std::move(program)), user_base_(std::move(user_base)) {}
+
+  Result<PythonFacts> take() {
+    const auto unclear = [this](const char* why) { return fail(ErrorCode::kInvalid, program_ + ": " + why); };
+    real_ = real_path(program_);
+    if (real_.empty() || !is_elf(real_)) return unclear("it is no program, or a script");
+    read_configuration();
+    const int minor = version();
+    if (minor < kOldestMinor || minor > kNewestMinor) return unclear("it is no Python interpreter that is known");
+    const std::string name = "python3." + std::to_string(minor);
+    if (!find_library(name)) return unclear("its standard library is not found");
+    if (!read_abi(minor)) return unclear("its ABI is not known");
+    facts_.executable = program_;
+    facts_.implementation = "cpython";
+    facts_.version = "3." + std::to_string(minor);
+    facts_.extensions = {"." + facts_.soabi + ".so", ".abi3.so", ".so"};
+    add_sites(name);
+    facts_.torch = find_package("torch");
+    facts_.triton = find_package("triton");
+    return std::move(facts_);
   }
 
  private:
-  KeyMemory& memory_;
+  static bool is_elf(const std::string& path) {
+    const auto file = open_regular(path, kProgramLimit);
+    std::string head(4, '\0');
+    const auto got = file ? pread_full(file->get(), head.data(), head.size(), 0) : fail(ErrorCode::kNotFound);
+    return got && *got == head.size() &&
+           head ==
+               "\x7f"
+               "ELF";
+  }
+
+  /// A virtual environment's file, beside the program or above it.
+  void read_configuration() {
+    const std::string folder = parent_of(program_);
+    for (const std::string& at : {folder, parent_of(folder)}) {
+      for_each_line(text_of(at + "/pyvenv.cfg"), [this](std::string_view line) {
+        const size_t equals = line.find('=');
+        if (equals == std::string_view::npos) return;
+        configuration_[lowered(trimmed(line.substr(0, equals)))] = trimmed(line.substr(equals + 1));
+      });
+      if (configuration_["home"].empty()) continue;
+      prefix_ = parent_of(folder);
+      return;
+    }
+  }
+
+  int version() {
+    const std::string name = fs::path(real_).filename().string();
+    if (const int minor = minor_of(name.starts_with("python") ? name.substr(6) : ""); minor > 0) return minor;
+    const int minor = minor_of(configuration_["version"]);
+    return minor > 0 ? minor : minor_of(configuration_["version_info"]);
+  }
+
+  /// The standard library is below the nearest directory above the interpreter that has it.
+  bool find_library(const std::string& python) {
+    std::vector<std::string> starts;
+    if (!prefix_.empty()) starts.push_back(configuration_["home"]);
+    starts.push_back(parent_of(real_));
+    for (const std::string& start : starts) {
+      for (base_ = start; base_.size() > 1; base_ = parent_of(base_)) {
+        library_ = base_ + "/lib/" + python;
+        if (is_file(library_ + "/os.py")) return true;
+      }
+    }
+    return false;
+  }
+
+  /// SOABI and PLATLIBDIR as the build wrote them; every such file must say the same.
+  bool read_abi(int minor) {
+    std::error_code error;
+    for (fs::directory_iterator at(library_, error), end; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (!name.starts_with("_sysconfigdata_") || !name.ends_with(".py")) continue;
+      const std::string text = text_of(at->path().string());
+      const std::string soabi = quoted_after(text, "'SOABI': '");
+      if (soabi.empty() || (!facts_.soabi.empty() && facts_.soabi != soabi)) return false;
+      facts_.soabi = soabi;
+      if (const std::string folder = quoted_after(text, "'PLATLIBDIR': '"); !folder.empty()) platform_library_ = folder;
+    }
+    // Debug and free-threaded builds (cpython-313t-...) have other suffixes.
+    return facts_.soabi.starts_with("cpython-3" + std::to_string(minor) + "-");
+  }
+
+  static std::string quoted_after(std::string_view text, std::string_view before) {
+    const size_t at = text.find(before);
+    if (at == std::string_view::npos) return {};
+    text.remove_prefix(at + before.size());
+    const size_t end = text.find('\'');
+    return end == std::string_view::npos ? std::string() : std::string(text.substr(0, end));
+  }
+
+  /// As main() of Lib/site.py.
+  void add_sites(const std::string& python) {
+    const auto shared = configuration_.find("include-system-site-packages");
+    if (!prefix_.empty()) add_sites_below(prefix_, python);
+    if (!prefix_.empty() && shared != configuration_.end() && lowered(shared->second) != "true") return;
+    if (!user_base_.empty()) add_site(user_base_ + "/lib/" + python + "/site-packages");
+    add_sites_below(base_, python);
+  }
+
+  /// As getsitepackages() of Lib/site.py, and of Debian's.
+  void add_sites_below(const std::string& prefix, const std::string& python) {
+    const bool is_debian = text_of(library_ + "/site.py").find("dist-packages") != std::string::npos;
+    if (!is_debian || !prefix_.empty()) {
+      add_site(prefix + "/" + platform_library_ + "/" + python + "/site-packages");
+      add_site(prefix + "/lib/" + python + "/site-packages");
+    }
+    if (!is_debian) return;
+    add_site(prefix + "/local/lib/" + python + "/dist-packages");
+    add_site(prefix + "/lib/python3/dist-packages");
+    add_site(prefix + "/lib/" + python + "/dist-packages");
+  }
+
+  bool add_path(const std::string& folder) {
+    const bool known = std::find(facts_.path.begin(), facts_.path.end(), folder) != facts_.path.end();
+    if (known || facts_.path.size() >= kPathLimit || !is_folder(folder)) return false;
+    facts_.path.push_back(folder);
+    return true;
+  }
+
+  void add_site(const std::string& site) {
+    if (!add_path(site)) return;
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator at(site, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() == ".pth") names.push_back(at->path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      for_each_line(text_of(site + "/" + name), [&](std::string_view line) {
+        const std::string text(trimmed(line));
+        if (line.starts_with("import ") || line.starts_with("import\t")) {
+          if (may_add_packages(site, name, text)) {
+            facts_.doubt = site + "/" + name + " runs code, which may say where it is";
+          }
+        } else if (!text.empty() && text.front() != '#') {
+          add_path((fs::path(site) / text).lexically_normal().string());
+        }
+      });
+    }
+  }
+
+  /// Says whether a line of code in a .pth file may lead to packages. Those of setuptools and virtualenv do not, and
+  /// the finder of a `pip install -e` says itself where they are.
+  bool may_add_packages(const std::string& site, const std::string& name, const std::string& line) {
+    if (name == "distutils-precedence.pth" || name == "_virtualenv.pth") return false;
+    if (!name.starts_with("__editable__.")) return true;
+    const std::string module = line.substr(0, line.find(';')).substr(std::string_view("import ").size());
+    const std::string finder = text_of(site + "/" + module + ".py");
+    finders_ += finder;
+    return finder.empty();
+  }
+
+  /// The package's folder without links, as dirname(realpath(spec.origin)); empty when no folder of the path has it.
+  std::string find_package(const std::string& name) {
+    std::vector<std::string> suffixes = facts_.extensions;
+    suffixes.insert(suffixes.end(), {".py", ".pyc"});
+    for (const std::string& folder : facts_.path) {
+      const std::string base = folder + "/" + name;
+      for (const std::string& suffix : suffixes) {
+        const std::string origin = base + "/__init__" + suffix;
+        if (is_file(origin)) return parent_of(real_path(origin));
+      }
+      for (const std::string& suffix : suffixes) {
+        if (!is_file(base + suffix)) continue;
+        facts_.doubt = base + suffix + " is no folder of a package";
+        return {};
+      }
+    }
+    if (finders_.find("'" + name + "'") == std::string::npos) return {};
+    std::string mapped = real_path(quoted_after(finders_, "'" + name + "': '"));
+    if (is_file(mapped + "/__init__.py")) return mapped;
+    facts_.doubt = "a finder of pip install -e says where it is, and is not understood";
+    return {};
+  }
+
   std::string program_;
-  std::string name_;
+  std::string user_base_;
+  std::string real_;
+  std::string prefix_;  ///< of the virtual environment; empty: there is none
+  std::string base_;    ///< of the interpreter's installation
+  std::string library_;
+  std::string platform_library_ = "lib";
+  std::map<std::string, std::string> configuration_;  ///< of pyvenv.cfg
+  std::string finders_;                               ///< texts of what pip install -e has left
+  PythonFacts facts_;
 };
 
 }  // namespace
 
-Result<PythonFacts> learn_python(const ProbeOptions& options, KeyMemory& memory) {
+Result<PythonFacts> learn_python(const ProbeOptions& options) {
   const std::string python = interpreter(options);
   const std::string program = program_file(python);
   struct stat status {};
   if (program.empty() || stat(program.c_str(), &status) != 0) {
     return fail(ErrorCode::kNotFound, python + ": no such program");
   }
-  PythonFiles files = look_at_python(program, home_of_packages());
-  const bool moved = geteuid() != 0 && !environment("PYTHONUSERBASE").empty();
-  if (files.facts && !moved) return std::move(*files.facts);
-  Remembered remembered(program, memory);
-  if (const auto known = remembered.find()) {
-    if (auto facts = parse(*known)) return facts;
-  }
-  Owners owners;
-  if (geteuid() == 0) {
-    INDUCTORFS_TRY_ASSIGN(auto all, owners_of(files));
-    owners = std::move(all);
-  }
-  const std::string quiet = environment("PYTHONNOUSERSITE");
-  INDUCTORFS_TRY_ASSIGN(auto answer, run_as_owner({program, "-I", "-B", "-c", kScript}, owners, options.deadline,
-                                                  {"PYTHONNOUSERSITE=" + quiet}));
-  if (answer.exit_code != 0) {
-    return fail(ErrorCode::kUnavailable,
-                python + " failed with code " + std::to_string(answer.exit_code) + ": " + complaint(answer.err));
-  }
-  auto facts = parse(answer.out);
-  if (facts) remembered.keep(answer.out);
-  return facts;
+  return Look(program, user_base()).take();
 }
 
 Fact python_fact(const Result<PythonFacts>& python) {

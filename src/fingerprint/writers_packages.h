@@ -34,7 +34,7 @@ class Packages {
   /// Returns the torch, triton, engine, libc or compiler facet of the process's environment if it was read recently,
   /// and since the process began: a package may have been changed before a new process loads it;
   /// for the environment facet what Process::files mean (named_files_fact()), for the compiler facet what
-  /// compiler_files_fact() says.
+  /// compiler_fact() says.
   [[nodiscard]] std::optional<Fact> known(Facet facet, const Process& process) const;
   /// Returns what known() returns. If that is empty it has the facet read, once for all callers, and is empty until it
   /// is read; an unknown fact when that takes longer than the deadline.

@@ -28,9 +28,8 @@
 namespace inductorfs::mount {
 namespace {
 
-/// What it takes to read another user's process and, as that user, the packages of it; to ask interpreters and
-/// compilers as their owners; to end who takes too long; and to ask the kernel whether somebody has a file of the mount
-/// open (open_files.h).
+/// What it takes to read another user's process and, as that user, the packages of it; to end who takes too long; and
+/// to ask the kernel whether somebody has a file of the mount open (open_files.h).
 constexpr int kCapabilities[] = {
     CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_LEASE,
 };

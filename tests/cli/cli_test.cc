@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli_fixture.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/control/socket.h"
 
 /// The built program, run as a user runs it: exit codes, the one line of an error, mounts that come and go.
@@ -57,8 +58,26 @@ TEST_F(Cli, SaysThatNothingIsMounted) {
 }
 
 TEST_F(Cli, GivesUpADaemonThatDoesNotGetReady) {
-  const std::string python = directory_ / "python";
-  ASSERT_TRUE(write_file_atomically(AT_FDCWD, python, "#!/bin/sh\nexec sleep 15\n", 0755).has_value());
+  // An environment whose Triton takes longer than a second to read.
+  const std::string python = directory_ / "bin/python3.11";
+  const std::string library = directory_ / "lib/python3.11";
+  const std::string triton = library + "/site-packages/triton";
+  std::map<std::string, std::string> files = {
+      {python,
+       "\x7f"
+       "ELF"},
+      {library + "/os.py", ""},
+      {library + "/_sysconfigdata_.py", "'SOABI': 'cpython-311-x86_64-linux-gnu'"},
+      {triton + "/__init__.py", "__version__ = '3.5.0'\n"}};
+  for (const char* name : {"runtime/cache.py", "compiler/__init__.py", "backends/__init__.py", "language/__init__.py",
+                           "_C/libtriton.so"}) {
+    files[triton + "/" + name];
+  }
+  for (const auto& [file, text] : files) {
+    ASSERT_TRUE(make_directories(parent_of(file)).has_value());
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, file, text, 0755).has_value());
+  }
+  ASSERT_EQ(::truncate((triton + "/_C/libtriton.so").c_str(), off_t{4} << 30), 0);
   expect_refusal(run({"mount", mount_, "--store", store_, "--python", python, "--start-timeout", "1"}),
                  {"within 1 s", store_ + "/log"});
   EXPECT_FALSE(is_mounted());

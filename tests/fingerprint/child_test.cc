@@ -162,5 +162,21 @@ TEST(RunChild, InheritsNoDescriptorAndNoBlockedSignal) {
   EXPECT_EQ(answer->exit_code, 128 + SIGTERM);
 }
 
+TEST(RunChild, GivesABareChildNoPrivilegesTerminalOrEnvironment) {
+  ASSERT_EQ(::setenv("FINGERPRINT_TEST_SECRET", "secret", 1), 0);
+  ChildOptions options;
+  options.bare = true;
+  const auto answer = run_child(shell("grep -E '^NoNewPrivs:' /proc/self/status; env; ls /proc/self/fd; pwd; "
+                                      "(: < /dev/tty) 2>/dev/null && echo terminal; ulimit -c; ulimit -n"),
+                                kAmple, options);
+  ASSERT_EQ(::unsetenv("FINGERPRINT_TEST_SECRET"), 0);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  for (const char* line : {"NoNewPrivs:\t1\n", "\n/\n0\n"}) {
+    EXPECT_NE(answer->out.find(line), std::string::npos) << line << "\n" << answer->out;
+  }
+  EXPECT_EQ(answer->out.find("secret"), std::string::npos) << answer->out;
+  EXPECT_EQ(answer->out.find("terminal"), std::string::npos) << answer->out;
+}
+
 }  // namespace
 }  // namespace inductorfs::fingerprint

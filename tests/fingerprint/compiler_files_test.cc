@@ -70,8 +70,7 @@ class Image {
     Fact cpu = known_fact("arch=x86_64", "test");
     if (!flags.empty()) cpu.details = canonical({{kOnlyAskedForKey, flags}});
     const auto root = InRoot::open(root_);
-    return root ? compiler_files_fact({call, *root, {"no-such-compiler", "/nowhere"}}, cpu, memory)
-                : unknown_fact(root.error().what());
+    return root ? compiler_fact({call, *root}, cpu, memory) : unknown_fact(root.error().what());
   }
   [[nodiscard]] Fact fact(const std::string& command = "g++") const {
     return fact({command, "/usr/local/bin:/usr/bin"});
@@ -184,7 +183,7 @@ TEST_F(CompilerFilesTest, KnowClangWithItsLibrariesAndItsHeaders) {
 }
 
 TEST_F(CompilerFilesTest, DoNotKnowWhatTheyCannotTell) {
-  expect_unknown(image_.fact(CompilerCall{"g++", "/usr/bin"}), "the C++ compiler of the process");
+  expect_unknown(image_.fact(CompilerCall{"g++", "/usr/bin"}), "the C++ compiler: g++ is not found");
   image_.add_gcc();
   image_.program("/usr/local/bin/g++", "#!/bin/sh\nexec /usr/bin/g++ -O0 \"$@\"\n");
   expect_unknown(image_.fact(), "/usr/local/bin/g++ is no program but a script");

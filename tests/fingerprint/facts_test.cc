@@ -10,7 +10,6 @@ namespace inductorfs::fingerprint {
 namespace {
 
 using inductorfs::testing::TemporaryDirectory;
-using testing::write_script;
 using testing::write_text;
 
 std::string cpu_block(const std::string& flags, const std::string& model = "143") {
@@ -176,149 +175,12 @@ TEST(LibcFact, NamesThisLibrary) {
   EXPECT_TRUE(fact.value.starts_with("name=glibc\nversion=2.")) << fact.value;
 }
 
-constexpr const char* kGccText =
-    "Using built-in "
-    "specs.\nCOLLECT_GCC=/opt/here/g++\nCOLLECT_LTO_WRAPPER=/usr/lib/gcc/x86_64-linux-gnu/12/lto-wrapper\n"
-    "Target: x86_64-linux-gnu\nConfigured with: ../src/configure "
-    "--prefix=/usr\nThread model: posix\n"
-    "Supported LTO compression algorithms: zlib zstd\ngcc version 12.2.0 "
-    "(Debian 12.2.0-14+deb12u1) \n";
-
-TEST(CompilerIdentity, LeavesOutWhereTheCompilerWasCalled) {
-  EXPECT_EQ(canonical(compiler_identity(kGccText)),
-            "configured=../src/configure --prefix=/usr\ntarget=x86_64-linux-gnu\nthreads=posix\n"
-            "version=gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)");
-  EXPECT_EQ(
-      canonical(compiler_identity("Debian clang version 14.0.6\nTarget: x86_64-pc-linux-gnu\nThread model: posix\n"
-                                  "InstalledDir: /usr/bin\nSelected GCC "
-                                  "installation: /usr/lib/gcc/12\n")),
-      "target=x86_64-pc-linux-gnu\nthreads=posix\nversion=Debian clang version 14.0.6");
-  EXPECT_TRUE(compiler_identity("Target: x86_64-linux-gnu\n").empty());
-  EXPECT_TRUE(compiler_identity("").empty());
-}
-
-Fact fact_of_compiler(const ProbeOptions& options, const Fact& cpu) {
-  KeyMemory nothing("");
-  return compiler_fact(options, cpu, nothing);
-}
-
-constexpr const char* kGccNative =
-    "The following options are target specific:\n"
-    "  -m128bit-long-double        \t\t[enabled]\n"
-    "  -madx                       \t\t[enabled]\n"
-    "  -march=                     \t\tsapphirerapids\n"
-    "  -mavx512f                   \t\t[enabled]\n"
-    "  -mclwb                      \t\t[disabled]\n"
-    "  -mtune=                     \t\tgeneric\n"
-    "\n  Known valid arguments for -march= option:\n    i386 i486 -mavx2 native\n";
-
-TEST(GccNative, ReadsNamesAndExtensions) {
-  const NativeTarget target = gcc_native(kGccNative);
-  EXPECT_EQ(target.march, "sapphirerapids");
-  EXPECT_EQ(target.mtune, "generic");
-  EXPECT_EQ(target.features, (Flags{"128bit-long-double", "adx", "avx512f"}));
-  EXPECT_TRUE(gcc_native("").march.empty());
-}
-
-TEST(ClangNative, ReadsNamesAndExtensions) {
-  const NativeTarget target = clang_native(
-      "Debian clang version 14.0.6\n \"/usr/bin/clang\" \"-cc1\" \"-target-cpu\" \"rocketlake\" \"-target-feature\" "
-      "\"+avx2\" \"-target-feature\" \"-tbm\" \"-tune-cpu\" \"generic\" \"-o\" \"/dev/null\"\n");
-  EXPECT_EQ(target.march, "rocketlake");
-  EXPECT_EQ(target.mtune, "generic");
-  EXPECT_EQ(target.features, Flags{"avx2"});
-  EXPECT_TRUE(clang_native("\"unfinished").march.empty());
-}
-
-/// A compiler that enables `plain` for every x86-64 and `native` beside it here.
-void write_compiler(const std::string& path, const std::string& plain, const std::string& native) {
-  const auto options = [](const std::string& names) {
-    std::string text;
-    for (size_t at = 0; at < names.size(); at = std::min(names.find(' ', at), names.size() - 1) + 1) {
-      text += "  -m" + names.substr(at, names.find(' ', at) - at) + " [enabled]\n";
-    }
-    return text;
-  };
-  write_script(path, "case \"$*\" in\n-v) echo 'gcc version 12.2.0' >&2;;\n*-march=native*) printf '  -march= xyz\n" +
-                         options(plain) + options(native) + "';;\n*-march=x86-64*) printf '  -march= x86-64\n" +
-                         options(plain) + "';;\n*) echo nothing;;\nesac\n");
-}
-
 TEST(CpuFact, IsTheSameWithAndWithoutWhatIsOnlyAskedFor) {
   const std::string flags = "fpu sse avx2 rtm";
   const Fact with = cpu_fact(sight(cpu_block(flags) + cpu_block("fpu sse avx2"), x86({"sse", "avx2", "rtm", "pku"})));
   const Fact without = cpu_fact(sight(cpu_block("fpu sse avx2"), x86({"sse", "avx2"})));
   EXPECT_EQ(with.value, without.value);
   EXPECT_TRUE(with.details.find("only_asked_for=pku rtm") != std::string::npos) << with.details;
-}
-
-/// A compiler reads a precompiled header only with the options that it was made with, -mrtm among them.
-TEST(CompilerFact, HasWhatIsOnlyAskedFor) {
-  const TemporaryDirectory temporary;
-  ProbeOptions options;
-  options.compiler = temporary / "cxx";
-  write_compiler(options.compiler, "", "avx2 rtm");
-  const Fact with = fact_of_compiler(options, cpu_fact(sight(cpu_block("fpu avx2"), x86({"avx2", "rtm"}))));
-  const Fact without = fact_of_compiler(options, cpu_fact(sight(cpu_block("fpu avx2"), x86({"avx2"}))));
-  EXPECT_NE(with.value, without.value);
-  EXPECT_EQ(with.details.find("warning"), std::string::npos) << with.details;
-}
-
-TEST(CompilerFact, SaysInItsDetailsWhatNativeIs) {
-  const TemporaryDirectory temporary;
-  ProbeOptions options;
-  options.compiler = temporary / "cxx";
-  const Fact cpu = known_fact("arch=x86_64\nflags=avx2 sse\nvendor=GenuineIntel", "test");
-  write_compiler(options.compiler, "red-zone sse2", "avx2 abm");
-  const Fact fact = fact_of_compiler(options, cpu);
-  EXPECT_EQ(fact.details, "native_features=abm avx2\nnative_march=xyz");
-  // A host without a compiler has the same cpu facet: what the compiler says is in no value.
-  write_compiler(options.compiler, "red-zone sse2", "avx2 abm avx10.9");
-  const Fact newer = fact_of_compiler(options, cpu);
-  EXPECT_EQ(newer.value, fact.value);
-  EXPECT_NE(newer.details.find("warning=-march=native turns on what the cpu facet does not list: avx10.9;"),
-            std::string::npos)
-      << newer.details;
-}
-
-TEST(CompilerFact, RemembersWhatNativeIsForThisCompilerAndCpu) {
-  const TemporaryDirectory temporary;
-  ProbeOptions options;
-  options.compiler = temporary / "cxx";
-  const Fact cpu = known_fact("arch=x86_64\nflags=avx2", "test");
-  KeyMemory memory("");
-  write_compiler(options.compiler, "", "avx2");
-  const Fact first = compiler_fact(options, cpu, memory);
-  write_compiler(options.compiler, "", "avx2 fma");  // of the same version: not asked again
-  EXPECT_EQ(compiler_fact(options, cpu, memory).details, first.details);
-  const Fact other = known_fact("arch=x86_64\nflags=avx2 fma", "test");
-  EXPECT_EQ(compiler_fact(options, other, memory).details, "native_features=avx2 fma\nnative_march=xyz");
-}
-
-TEST(CompilerFact, AsksTheNamedCompilerWithItsWords) {
-  const TemporaryDirectory temporary;
-  write_text(temporary / "libstdc++.so.6.0.99", "");
-  write_script(temporary / "cxx", "[ \"$1\" = word ] || exit 1\nif [ \"$2\" = -v ]; then\ncat >&2 <<'END'\n" +
-                                      std::string(kGccText) + "END\nelse echo " + temporary.path() +
-                                      "/libstdc++.so.6.0.99; fi");
-  ProbeOptions options;
-  options.compiler = temporary / "cxx" + " word";
-  const Fact fact = fact_of_compiler(options, Fact{});
-  ASSERT_TRUE(fact.known) << fact.problem;
-  EXPECT_TRUE(has_line(fact, "libstdcxx=libstdc++.so.6.0.99")) << fact.value;
-  EXPECT_TRUE(has_line(fact, "version=gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)"));
-  EXPECT_EQ(fact.value.find(temporary.path()), std::string::npos);
-}
-
-TEST(CompilerFact, SaysWhyThereIsNone) {
-  const TemporaryDirectory temporary;
-  ProbeOptions options;
-  options.compiler = temporary / "absent";
-  EXPECT_FALSE(fact_of_compiler(options, Fact{}).known);
-  EXPECT_NE(fact_of_compiler(options, Fact{}).problem.find("no such program"), std::string::npos);
-  write_script(temporary / "broken", "echo gcc version 1 >&2; exit 4");
-  options.compiler = temporary / "broken";
-  EXPECT_NE(fact_of_compiler(options, Fact{}).problem.find("code 4"), std::string::npos);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -32,12 +31,32 @@ void write_script(const std::string& path, const std::string& body) {
   fs::permissions(path, fs::perms::owner_all);
 }
 
-std::string memory_name(const std::string& program) {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::string() : std::string(value);
-  };
-  return program + " " + variable("PYTHONNOUSERSITE") + " " + variable("HOME");
+namespace {
+
+void write_elf(const std::string& path, const std::string& text) {
+  write_text(path,
+             "\x7f"
+             "ELF" +
+                 text);
+  fs::permissions(path, fs::perms::owner_all);
+}
+
+}  // namespace
+
+void write_python(const std::string& prefix) {
+  write_elf(prefix + "/bin/python3.11", "");
+  write_text(prefix + "/lib/python3.11/os.py", "");
+  write_text(prefix + "/lib/python3.11/_sysconfigdata__linux_x86_64-linux-gnu.py",
+             "build_time_vars = {'SOABI': 'cpython-311-x86_64-linux-gnu'}\n");
+}
+
+void write_gcc(const std::string& prefix) {
+  const std::string nul(1, '\0');
+  write_elf(prefix + "/bin/g++",
+            nul + "gcc version %s" + nul + "12.2.0" + nul + "x86_64-linux-gnu" + nul + "cc1plus" + nul);
+  for (const char* part : {"cc1plus", "collect2", "as", "ld", "libstdc++.so.6"}) {
+    write_elf(prefix + "/lib/gcc/x86_64-linux-gnu/12/" + part, part);
+  }
 }
 
 Files torch_tree() {

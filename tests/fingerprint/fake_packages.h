@@ -18,8 +18,10 @@ void write_text(const std::string& path, const std::string& text);
 /// A program for /bin/sh.
 void write_script(const std::string& path, const std::string& body);
 
-/// The name under which learn_python() remembers what this interpreter answered.
-[[nodiscard]] std::string memory_name(const std::string& program);
+/// An installation of CPython 3.11 without packages: bin/python3.11 and the files that say what it is.
+void write_python(const std::string& prefix);
+/// An installation of gcc 12: bin/g++ with its parts.
+void write_gcc(const std::string& prefix);
 
 /// The packages of the recorded vectors, and their keys (made with Python's own pkgutil).
 [[nodiscard]] Files torch_tree();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This host's own interpreter and compilers.
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -12,60 +11,66 @@
 #include <string>
 
 #include "fake_packages.h"
+#include "fingerprint/child.h"
 #include "fingerprint/compiler_files.h"
+#include "fingerprint/cpu_features.h"
 #include "fingerprint/facts.h"
+#include "inductorfs/base/text.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::fingerprint {
 namespace {
 
-using testing::memory_name;
 using testing::write_text;
 
-TEST(RealPython, IsRememberedWithWhatItsAnswerDependsOn) {
-  const inductorfs::testing::TemporaryDirectory temporary;
-  constexpr const char* kPython = "/usr/bin/python3";
-  if (!std::filesystem::exists(kPython)) INDUCTORFS_LACKS("/usr/bin/python3");
-  const std::string venv = temporary / "venv";
-  const std::string site = venv + "/lib/" + std::filesystem::canonical(kPython).filename().string() + "/site-packages";
-  std::filesystem::create_directories(venv + "/bin");
-  std::filesystem::create_symlink(kPython, venv + "/bin/python");
-  write_text(venv + "/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n");
-  write_text(site + "/hook.pth", "import sys\n");  // its files alone do not say where torch is
-  ProbeOptions real;
-  real.python = venv + "/bin/python";
-  KeyMemory memory("");
-  auto first = learn_python(real, memory);
-  ASSERT_TRUE(first) << first.error().to_string();
-  // What has just been written may change again within the resolution of its time: it is remembered a moment later.
-  const auto is_kept = [&] { return memory.find("python files " + memory_name(first->executable), "").has_value(); };
-  for (const Deadline end = Deadline::after(Milliseconds(20000)); !is_kept() && !end.passed();) {
-    (void)poll(nullptr, 0, 100);
-    first = learn_python(real, memory);
-  }
-  const auto files = memory.find("python files " + memory_name(first->executable), "");
-  ASSERT_TRUE(files) << first->executable;
-  EXPECT_NE(files->find(first->executable + "\n"), std::string::npos);
-  EXPECT_NE(files->find("-packages\n"), std::string::npos) << *files;
-  const auto second = learn_python(real, memory);
-  ASSERT_TRUE(second);
-  EXPECT_EQ(second->soabi, first->soabi);
-  EXPECT_EQ(second->extensions, first->extensions);
+/// What a command says on both its streams.
+std::string said_by(const std::string& command) {
+  const auto answer = run_child({"/bin/sh", "-c", command + " 2>&1"}, Milliseconds(20000));
+  return answer && answer->exit_code == 0 ? answer->out : std::string();
 }
 
-TEST(RealCompilers, AgreeWithTheCpuFacet) {
-  const Fact cpu = cpu_facts().first;
+/// The instruction set extensions of which `g++ ... -Q --help=target` says that they are enabled.
+Flags gcc_extensions(const std::string& march) {
+  Flags extensions;
+  const std::string text = said_by("g++ -march=" + march + " -Q --help=target");
+  for (const std::string_view line : parts_of(text, '\n')) {
+    const size_t name = line.find("-m");
+    if (name == std::string_view::npos || !line.ends_with("[enabled]")) continue;
+    extensions.emplace(line.substr(name + 2, line.find_first_of(" \t", name) - name - 2));
+  }
+  return extensions;
+}
+
+/// Those that `clang++ -###` turns on.
+Flags clang_extensions(const std::string& march) {
+  Flags extensions;
+  constexpr std::string_view kFeature = "\"-target-feature\" \"+";
+  const std::string text = said_by("clang++ -march=" + march + " -### -x c++ -c /dev/null -o /dev/null");
+  for (size_t at = text.find(kFeature); at != std::string::npos; at = text.find(kFeature, at + 1)) {
+    const size_t name = at + kFeature.size();
+    extensions.insert(text.substr(name, text.find('"', name) - name));
+  }
+  return extensions;
+}
+
+/// Hosts that differ in what -march=native turns on and the facet does not list would share C++ objects.
+TEST(RealCompilers, TurnOnNothingThatTheCpuFacetDoesNotList) {
+  const auto listed = value_of(cpu_facts().first.value, "flags");
+  // Names of a compiler for what other names say too, for what is no instruction, and for instructions of the kernel
+  // (gcc 12 enables mwait whatever CPUID says of it).
+  const Flags derived = {"abm", "sse4", "crc32", "mwait", "x87", "64bit"};
   size_t asked = 0;
-  for (const char* name : {"g++", "clang++"}) {
-    ProbeOptions options;
-    options.compiler = name;
-    KeyMemory nothing("");
-    const Fact fact = compiler_fact(options, cpu, nothing);
-    if (!fact.known || cpu.value.find("x86_64") == std::string::npos) continue;
+  for (const auto& extensions_of : {gcc_extensions, clang_extensions}) {
+    Flags native = extensions_of("native");
+    // What is enabled without any extension too is the calling convention and the like.
+    for (const std::string& name : extensions_of("x86-64")) native.erase(name);
+    if (native.empty() || !listed) continue;
     ++asked;
-    EXPECT_NE(fact.details.find("native_march="), std::string::npos) << name << ": " << fact.details;
-    EXPECT_EQ(fact.details.find("warning"), std::string::npos) << name << ": " << fact.details << "\n" << cpu.value;
+    for (const std::string_view word : words_of(*listed)) native.erase(std::string(word));
+    for (const std::string& name : native) {
+      EXPECT_TRUE(derived.contains(name) || is_only_asked_for(name)) << name << " is not in " << *listed;
+    }
   }
   if (asked == 0) INDUCTORFS_LACKS("g++ or clang++ for x86-64");
 }
@@ -115,7 +120,6 @@ class OtherNamespace {
 TEST(RealCompilers, AreTheSameThroughAMountNamespace) {
   const inductorfs::testing::TemporaryDirectory temporary;
   const CompilerCall call{"g++", "/usr/bin:/bin"};
-  const CompilerCall none{"no-such-compiler", "/nowhere"};
   const Fact cpu = cpu_facts().first;
   KeyMemory memory("");
   const InRoot root = InRoot::host();
@@ -138,20 +142,20 @@ TEST(RealCompilers, AreTheSameThroughAMountNamespace) {
   const OtherNamespace changed(temporary / "other", assembler);
   if (!same.made() || !copied.made() || !changed.made()) INDUCTORFS_LACKS("the right to make a mount namespace");
 
-  EXPECT_EQ(compiler_files_fact({call, root, call}, cpu, memory).value, kHostCompiler);
-  EXPECT_EQ(compiler_files_fact({call, same.files(), call}, cpu, memory).value, kHostCompiler);
+  EXPECT_EQ(compiler_fact({call, root, call}, cpu, memory).value, kHostCompiler);
+  EXPECT_EQ(compiler_fact({call, same.files(), call}, cpu, memory).value, kHostCompiler);
   const std::string first = temporary / "first";
   std::filesystem::create_directory(first);
   const CompilerCall with_first{"g++", first + ":/usr/bin:/bin"};
-  EXPECT_EQ(compiler_files_fact({with_first, root, call}, cpu, memory).value, kHostCompiler) << "another PATH alone";
+  EXPECT_EQ(compiler_fact({with_first, root, call}, cpu, memory).value, kHostCompiler) << "another PATH alone";
   std::filesystem::copy_file(temporary / "other", first + "/as");
-  const Fact with_other = compiler_files_fact({with_first, root, call}, cpu, memory);
+  const Fact with_other = compiler_fact({with_first, root, call}, cpu, memory);
   EXPECT_NE(with_other.value, kHostCompiler) << "gcc takes its assembler from PATH";
-  const Fact by_files = compiler_files_fact({call, root, none}, cpu, memory);
+  const Fact by_files = compiler_fact({call, root}, cpu, memory);
   ASSERT_TRUE(by_files.known) << by_files.problem;
-  const Fact inside = compiler_files_fact({call, copied.files(), call}, cpu, memory);
+  const Fact inside = compiler_fact({call, copied.files(), call}, cpu, memory);
   EXPECT_EQ(inside.value, by_files.value) << "an equal file at another inode; " << inside.problem;
-  const Fact other = compiler_files_fact({call, changed.files(), call}, cpu, memory);
+  const Fact other = compiler_fact({call, changed.files(), call}, cpu, memory);
   EXPECT_TRUE(other.known) << other.problem;
   EXPECT_NE(other.value, by_files.value);
   EXPECT_NE(other.value, kHostCompiler);
@@ -163,7 +167,7 @@ TEST(RealCompilers, AreKnownByTheirFiles) {
     const CompilerCall call{name, "/usr/bin:/bin"};
     if (!find_compiler(root, call)) continue;
     KeyMemory memory("");
-    const Fact fact = compiler_files_fact({call, root, {"no-such-compiler", "/nowhere"}}, cpu_facts().first, memory);
+    const Fact fact = compiler_fact({call, root}, cpu_facts().first, memory);
     EXPECT_TRUE(fact.known) << name << ": " << fact.problem;
     std::printf("%s: %s\n", name, fact.value.c_str());
   }

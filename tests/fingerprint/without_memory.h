@@ -10,10 +10,6 @@
 /// The functions of the module on this host, without a memory or with one in a file.
 namespace inductorfs::fingerprint {
 
-[[nodiscard]] inline Result<PythonFacts> learn_python(const ProbeOptions& options) {
-  KeyMemory nothing("");
-  return learn_python(options, nothing);
-}
 [[nodiscard]] inline Result<std::string> torch_key(const std::string& directory,
                                                    const std::vector<std::string>& suffixes) {
   KeyMemory nothing("");

@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from inductorfs_testing import artefacts, mounts
+from inductorfs_testing import artefacts, environments, mounts
 from inductorfs_testing.node import files_of
 from inductorfs_testing.processes import wait_until
 from inductorfs_testing.users import as_user
@@ -81,8 +81,10 @@ def test_nothing_of_the_host_is_asked_by_a_child_of_the_worker(cluster):
 
 
 def test_facts_are_those_that_the_command_line_learns(cluster):
-    node = start(cluster)
-    differ = node.cli("fingerprint", "--python", "/usr/bin/python3", "--json")
+    environments.bare(cluster.directory / "environment")
+    python = cluster.directory / "environment/bin/python"
+    node = cluster.node("a", start=False).start("--python", python, *mounts.QUICK)
+    differ = node.cli("fingerprint", "--python", python, "--json")
     assert differ.code == 0
     theirs = node.root / "facts.json"
     theirs.write_text(differ.out)

@@ -117,13 +117,20 @@ for line in sys.stdin:
 """
 
 
+def bare(directory: Path):
+    """Makes a virtual environment without packages there. Returns the directory for them."""
+    packages = directory / "lib" / INTERPRETER.resolve().name / "site-packages"
+    for made in (directory / "bin", packages):
+        made.mkdir(parents=True)
+    (directory / "bin/python").symlink_to(INTERPRETER)
+    (directory / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    return packages
+
+
 def make(directory: Path, vllm=None):
     """The packages' directory of a virtual environment there, whose interpreter is bin/python. `vllm`: what the library of its vLLM
     has, which is not from a wheel; else it has none."""
-    packages = directory / "lib" / INTERPRETER.resolve().name / "site-packages"
-    (directory / "bin").mkdir(parents=True)
-    (directory / "bin/python").symlink_to(INTERPRETER)
-    (directory / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    packages = bare(directory)
     for name, text in TREE.items():
         (packages / name).parent.mkdir(parents=True, exist_ok=True)
         (packages / name).write_text(text)

@@ -48,7 +48,8 @@ def _write(path: Path, text: str):
 
 
 class CountingCompilers:
-    """g++, gcc, cc and c++ in `directory`, each logging one line per call. Where INDUCTORFS_HEADER_CACHE is "yes", precompiled headers are kept for
+    """g++, gcc, cc and c++ in `directory`, each logging one line per call. A mount knows a compiler by its files and looks through
+    programs with ccache's name, so these have it. Where INDUCTORFS_HEADER_CACHE is "yes", precompiled headers are kept for
     other nodes of other tests (CONTRIBUTING.md); such a call is logged as every other."""
 
     KINDS = ("query", "preprocess", "header", "compile", "link", "other")
@@ -66,7 +67,10 @@ class CountingCompilers:
             if real := self._real(name, paths):
                 # The base is above the directories of all tests: directory is BASE/CLUSTER/NODE/tools.
                 kept = HEADER_CACHE.format(cache=cache, base=directory.parents[2], ccache=ccache, real=real) if keeps else ""
-                _write(directory / name, COMPILER.format(name=name, log=log, real=real, header_cache=kept))
+                script = directory / f"ccache-{name}"
+                _write(script, COMPILER.format(name=name, log=log, real=real, header_cache=kept))
+                (directory / name).unlink(missing_ok=True)
+                (directory / name).symlink_to(script.name)
 
     @staticmethod
     def _real(name, paths):

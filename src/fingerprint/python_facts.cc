@@ -301,7 +301,6 @@ Result<PythonFacts> learn_python(const ProbeOptions& options) {
 Fact python_fact(const Result<PythonFacts>& python) {
   if (!python) return unknown_fact(python.error().what() + "; name a Python interpreter with --python");
   const std::string source = python->executable;
-  if (python->soabi.empty()) return unknown_fact("the interpreter has no SOABI", source);
   Fact fact = known_fact(
       canonical({{"implementation", python->implementation}, {"soabi", python->soabi}, {"version", python->version}}),
       source);

@@ -71,13 +71,12 @@ class Fingerprint {
 
 struct ProbeOptions {
   std::string python;  ///< interpreter; empty: VIRTUAL_ENV, else python3 in PATH
-  /// No interpreter is asked: each job brings its own along (Writers::job_of), and python, torch and triton are
+  /// No interpreter is read: each job brings its own along (Writers::job_of), and python, torch and triton are
   /// unknown.
   bool packages_of_jobs = false;
-  std::string compiler;          ///< empty: CXX, else g++ (what torch/_inductor/cpp_builder.py would take)
   std::string cache_file;        ///< remembers digests of large files by identity; empty: they are not remembered
   std::string gpu_probe;         ///< program that prints the GPU facts as JSON; empty: this program's own probe
-  Milliseconds deadline{20000};  ///< for each outside command
+  Milliseconds deadline{20000};  ///< for the GPU probe
   /// How to run the child process that reads the interpreter with its packages, and the compiler. It is run as
   /// `program host-facts` and calls run_host_reader().
   ReaderOptions reader;
@@ -86,7 +85,7 @@ struct ProbeOptions {
 };
 
 /// Learns all facts. It never fails as a whole: a fact that cannot be learned is unknown, with the reason. It runs
-/// short-lived children (the interpreter, the compiler, the GPU probe) and reads files, and blocks meanwhile: for
+/// short-lived children (readers, the GPU probe) and reads files, and blocks meanwhile: for
 /// seconds the first time (libtriton.so alone has 500 MB), for milliseconds with the cache file.
 [[nodiscard]] Fingerprint probe(const ProbeOptions& options);
 

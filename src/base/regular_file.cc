@@ -115,8 +115,7 @@ class WalkInRoot {
 
 }  // namespace
 
-/// A device is opened by nobody: already that may do something. By the name of the thread: some have descriptors of
-/// their own (run_loose()).
+/// A device is opened by nobody: already that may do something.
 Result<Fd> reopen_regular(const Fd& file, const std::string& path, uint64_t limit) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return fail_errno("stat", path);

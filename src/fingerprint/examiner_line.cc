@@ -14,7 +14,6 @@
 #include "child.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/message.h"
-#include "inductorfs/fingerprint/trust.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -141,7 +140,6 @@ ExaminerLink::~ExaminerLink() = default;
 
 Result<std::string> ExaminerLink::ask(std::string_view task, const std::string& request, Deadline deadline,
                                       int descriptor, pid_t about, const std::function<bool()>& cancelled) const {
-  if (!line_->is_there()) return fail(no_examiner());
   if (request.size() > kExaminerRequest) return fail(ErrorCode::kTooLarge, "a question to the examiner");
   Question question;
   question.ask = Ask::kTask;
@@ -169,7 +167,6 @@ Result<Fd> ExaminerLink::begin(std::string_view task, const std::string& request
 void ExaminerLink::stands_still() const { line_->stands_still(); }
 
 Result<ProcessSigns> ExaminerLink::signs_of(pid_t thread) const {
-  if (!line_->is_there()) return fail(no_examiner());
   Question question;
   question.ask = Ask::kSigns;
   question.process.pid = thread;

@@ -37,8 +37,6 @@ class ExaminerLine {
   [[nodiscard]] Result<Fd> begin(const Question& question, int descriptor) const;
   void stands_still() const;
 
-  [[nodiscard]] bool is_there() const { return static_cast<bool>(socket_); }
-
  private:
   struct Wait;
   [[nodiscard]] std::optional<bool> ask_once(const std::string& question, int descriptor, ExaminerAnswer& answer,

@@ -57,15 +57,8 @@ Result<std::string> name_from(const std::string& text) {
 
 }  // namespace
 
-Error no_examiner() {
-  return Error(ErrorCode::kUnavailable,
-               "the main process of this mount is of an earlier release, which starts nobody who looks at the host: "
-               "unmount it and mount again");
-}
-
 AskName ask_names_by(std::shared_ptr<const ExaminerLink> examiner) {
   return [examiner = std::move(examiner)](Account kind, id_t number) -> Result<std::string> {
-    if (!examiner) return fail(no_examiner());
     const Json request = {{"kind", static_cast<unsigned>(kind)}, {"number", number}};
     INDUCTORFS_TRY_ASSIGN(const auto answer, examiner->ask(kNamesTask, request.dump(), Deadline::after(kPatience)));
     return name_from(answer);

@@ -28,12 +28,12 @@ struct Variables {
   Told named{};  ///< as Process::named
 };
 
-/// Looks at processes, which needs the rights of their users or of root. Each call may block: until a deadline where
-/// another process looks, for ever where this one does. Safe for concurrent use.
+/// Looks at processes, which needs the rights of their users or of root. Each call may block until a deadline. Safe for
+/// concurrent use.
 class Looker {
  public:
   virtual ~Looker() = default;
-  /// As ProcReader::look_at(); with Process::memory where another process looks.
+  /// As ProcReader::look_at(), with Process::memory.
   [[nodiscard]] virtual Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) = 0;
   /// Returns what the process is now: whoever looks knows that although the look itself takes long. Blocks for a
   /// quarter of a second at most; nothing when nobody can tell.
@@ -42,12 +42,10 @@ class Looker {
   [[nodiscard]] virtual Looked<Variables> variables_of(const Process& process) = 0;
   /// As ProcReader::hold(). Blocks for a quarter of a second at most.
   [[nodiscard]] virtual Looked<std::shared_ptr<const Held>> hold(const Process& process) = 0;
-  /// As fingerprint::read_package(). Empty: nobody has read it, and whoever asks may ask again.
+  /// As have_package_read(). Empty: nobody has read it, and whoever asks may ask again.
   [[nodiscard]] virtual std::optional<Fact> read_package(const PackageRequest& request) = 0;
 };
 
-/// Looks in this process, on threads that nobody waits for. `proc` is the /proc directory.
-[[nodiscard]] std::unique_ptr<Looker> make_near_looker(const std::string& proc);
 /// Has the examiner at the other end of `socket` (examiner.h) look, which stays the caller's. An answer is waited for
 /// as long as `patience`; a question that was cut off is asked again until then. `stands_still` is called when the
 /// examiner takes no questions.

@@ -266,13 +266,6 @@ std::string have_package_read(const PackageRequest& request) {
   return std::string(line);
 }
 
-Fact read_package(const PackageRequest& request) {
-  PackageRequest named = request;
-  named.path = path_for(request.facet, request.process);
-  auto fact = fact_from(request.facet, have_package_read(named));
-  return fact ? std::move(*fact) : unknown_fact(named.path + ": the reader's answer is none", named.path);
-}
-
 int run_package_reader() {
   const char* const text = std::getenv(kPackageRequest);
   const auto request =

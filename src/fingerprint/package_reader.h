@@ -12,7 +12,7 @@ namespace inductorfs::fingerprint {
 
 /// A request to read the torch, triton, engine, libc or compiler facet of a process's environment, or the files that
 /// its variables name (the environment facet). A child process reads it and is killed at the deadline, because a
-/// package may lie on a file system that does not answer. read_package() blocks until then.
+/// package may lie on a file system that does not answer.
 struct PackageRequest {
   Facet facet = Facet::kTorch;
   Process process;  ///< its root, its user, and what was told of it; else its packages, files, compiler and soabi
@@ -23,11 +23,10 @@ struct PackageRequest {
   Milliseconds deadline{30'000};
   std::string path{};  ///< of have_package_read(): what is read, for people
 };
-/// Returns a line that fact_from() reads, which nobody has looked at: it is the reader's, who may be in the hands of
-/// what he read.
+/// Has it read with the rights of the process's user; no symbolic link is followed out of the process's root. Returns a
+/// line that fact_from() reads, which nobody has looked at: it is the reader's, who may be in the hands of what he
+/// read. Blocks until the deadline.
 [[nodiscard]] std::string have_package_read(const PackageRequest& request);
-/// Reads with the rights of the process's user, and follows no symbolic link out of the process's root.
-[[nodiscard]] Fact read_package(const PackageRequest& request);
 
 /// Returns the fact for a package that could not be read before the deadline.
 [[nodiscard]] Fact package_not_in_time(const std::string& path, Milliseconds deadline);

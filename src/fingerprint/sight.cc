@@ -17,7 +17,6 @@ constexpr size_t kThreadsPerProcess = 16;
 constexpr Milliseconds kToSaySo{5000};
 
 std::shared_ptr<Looker> looker_of(const WritersOptions& options) {
-  if (options.examiner < 0) return make_near_looker(options.proc);
   return make_far_looker(options.examiner, options.examiner_stands_still, options.package_deadline + kToSaySo);
 }
 

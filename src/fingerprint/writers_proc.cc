@@ -379,12 +379,10 @@ std::optional<OpenedProcess> ProcReader::open_once(pid_t pid, const ProcessStat&
   process.is_forked = stat.is_forked;
   process.shows_exec = has_random_addresses(pid);
   opened.has_memory = stat.size > 0;
-  if (what != Opening::kVariables) {
-    opened.maps = open_part(pid, "maps");
-    if (Fd memory = open_part(pid, "pagemap")) process.memory = std::make_shared<const Fd>(std::move(memory));
-    opened.executable_path = read_link(path(pid, "exe"));
-    opened.executable = open_part(pid, "exe", O_PATH);
-  }
+  opened.maps = open_part(pid, "maps");
+  if (Fd memory = open_part(pid, "pagemap")) process.memory = std::make_shared<const Fd>(std::move(memory));
+  opened.executable_path = read_link(path(pid, "exe"));
+  opened.executable = open_part(pid, "exe", O_PATH);
   if (what != Opening::kMaps) {
     opened.memory = open_part(pid, "mem");
     opened.first_environment = open_part(pid, "environ");

@@ -156,7 +156,7 @@ class Writer {
 };
 
 struct OpenedProcess;
-enum class Opening { kMaps, kVariables, kBoth };
+enum class Opening { kMaps, kBoth };
 
 /// Reads one /proc directory. Immutable after construction.
 class ProcReader {

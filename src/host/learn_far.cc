@@ -73,7 +73,6 @@ Result<Fingerprint> facts_from(const std::string& answer) {
 }  // namespace
 
 Result<Fingerprint> learn_facts(const AskedExaminer& examiner, Milliseconds command) {
-  if (!examiner.link) return fail(fingerprint::no_examiner());
   const std::string request = to_line({{"command", command.count()}, {"reader", examiner.deadline.count()}});
   const Deadline deadline = Deadline::after(kReadersInTurn * std::max(command, examiner.deadline));
   const auto answer = examiner.link->ask(kFactsTask, request, deadline, -1, 0, examiner.cancelled);
@@ -90,7 +89,7 @@ std::function<bool()> when_none_answers(std::shared_ptr<const fingerprint::Exami
   };
   return [examiner = std::move(examiner), heard = std::make_shared<Heard>()] {
     const SteadyTime now = system_clock().now();
-    if (!examiner || now - heard->last >= kNoneAnswers) return true;
+    if (now - heard->last >= kNoneAnswers) return true;
     if (now < heard->again) return false;
     const auto signs = examiner->signs_of(::getpid());
     if (signs || signs.error().code() != ErrorCode::kTimedOut) heard->last = system_clock().now();

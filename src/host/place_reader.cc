@@ -172,7 +172,6 @@ Result<Json> json_from(const Result<std::string>& answer) {
 Result<std::string> PlaceReader::ask(const std::string& request, int inotify) const {
   if (!examiner_ && options_.program.empty()) return answer_text(request, inotify, Asker::kOwn);
   if (!examiner_) return fingerprint::ask_reader(options_, "host-places", request, inotify);
-  if (!examiner_->link) return fail(fingerprint::no_examiner());
   const Deadline deadline = Deadline::after(examiner_->deadline);
   return examiner_->link->ask(kPlacesTask, request, deadline, inotify, 0, examiner_->cancelled);
 }

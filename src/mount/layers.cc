@@ -423,7 +423,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
   layers->origin = origin;
 
-  if (takeover.mounter >= 0 && !takeover.safe_mode && !settings.remote.empty()) {
+  if (!takeover.safe_mode && !settings.remote.empty()) {
     layers->secrets = std::make_shared<Secrets>(settings, takeover.mounter, takeover.mounter_stands_still);
   }
   INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, *layers));

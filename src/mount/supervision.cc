@@ -38,13 +38,6 @@ ThreadWatch make_watch(Milliseconds hang) {
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
-/// A supervisor of an earlier program has none, and may have something else open there.
-bool is_companion(int fd) {
-  int type = 0;
-  socklen_t size = sizeof type;
-  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
-}
-
 }  // namespace
 
 std::string describe_end(int status, bool hung) {
@@ -54,7 +47,8 @@ std::string describe_end(int status, bool hung) {
 }
 
 Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
-  for (const int fd : {supervisor::kRegionFd, supervisor::kSettingsFd, supervisor::kLinkFd}) {
+  for (const int fd : {supervisor::kRegionFd, supervisor::kSettingsFd, supervisor::kLinkFd, supervisor::kExaminerFd,
+                       supervisor::kMounterFd}) {
     if (!is_open(fd)) return fail(ErrorCode::kInvalid, "a worker is started by inductorfs mount, not by hand");
   }
   for (int fd = supervisor::kRegionFd; fd < supervisor::kFirstFreeFd; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -64,9 +58,9 @@ Result<std::unique_ptr<Supervision>> Supervision::take_over(Milliseconds hang) {
   kept.lock = Fd(is_open(supervisor::kLockFd) ? supervisor::kLockFd : -1);
   kept.notices = Fd(is_open(supervisor::kNoticesFd) ? supervisor::kNoticesFd : -1);
   kept.control = Fd(is_open(supervisor::kControlFd) ? supervisor::kControlFd : -1);
-  kept.examiner = Fd(is_companion(supervisor::kExaminerFd) ? supervisor::kExaminerFd : -1);
-  kept.mounter = Fd(is_companion(supervisor::kMounterFd) ? supervisor::kMounterFd : -1);
-  kept.guests = Fd(is_companion(supervisor::kGuestsFd) ? supervisor::kGuestsFd : -1);
+  kept.examiner = Fd(supervisor::kExaminerFd);
+  kept.mounter = Fd(supervisor::kMounterFd);
+  kept.guests = Fd(is_open(supervisor::kGuestsFd) ? supervisor::kGuestsFd : -1);
   region.page().worker.store(::getpid());
   return std::make_unique<Supervision>(std::move(region), Fd(supervisor::kLinkFd), std::move(kept), hang);
 }

@@ -20,7 +20,6 @@
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
-#include "inductorfs/base/loose_thread.h"
 #include "inductorfs/base/mount_table.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/config/frozen.h"
@@ -229,11 +228,6 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
     const Result<void> opened = open_worker_log(settings, supervision);
     if (!opened && !supervision.resumes()) return opened;  // jobs use the mount, with a log or without one
   }
-  if (supervision.mounter() < 0) {
-    return fail(ErrorCode::kNotSupported,
-                "the main process of this mount is of an earlier release, which starts nobody who mounts: unmount it "
-                "and mount again");
-  }
   INDUCTORFS_TRY(store);
   if (named != settings.store) log::warning("mount.store_moved", {{"from", named}, {"to", settings.store}});
   INDUCTORFS_TRY(config::change_families(settings, "settings of the mount"));
@@ -273,7 +267,6 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
 int worker_command() {
   // Started by descriptor, it would be called by the number of that.
   (void)::prctl(PR_SET_NAME, "inductorfs");
-  crash_without_loose_threads();
   Result<Inheritance> inherited = inherit();
   if (!inherited) {
     (void)::fputs(error_line(inherited.error()).c_str(), stderr);

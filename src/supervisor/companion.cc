@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include "inductorfs/supervisor/protocol.h"
@@ -62,7 +61,6 @@ int Companion::renew() {
   pause_ = kFirstPause;
   worker_end_.reset();
   own_end_.reset();
-  if (task_.words == nullptr) return -1;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return -1;
   worker_end_ = out_of_the_way(Fd(ends[0]));
@@ -96,13 +94,7 @@ void Companion::signal(int number) const {
 bool Companion::reap() {
   remains_.reap();
   int status = 0;
-  if (pid_ <= 0) return false;
-  if (::waitpid(pid_, &status, WNOHANG) != pid_) {
-    const std::optional<int> last = status_of_remains(pid_);
-    if (!last) return false;
-    status = *last;
-    remains_.add(pid_);
-  }
+  if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return false;
   const bool is_done = WIFEXITED(status) && WEXITSTATUS(status) == 0;  // its worker has gone
   if (!is_done) {
     const bool is_killed = WIFSIGNALED(status);

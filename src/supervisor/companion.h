@@ -14,7 +14,7 @@ namespace inductorfs::supervisor {
 /// What a companion is started as. Immutable value, of constants and of what outlives it.
 struct CompanionTask {
   const char* name = nullptr;          ///< in the log
-  const char* const* words = nullptr;  ///< of its command, ended by nullptr; nullptr: there is none
+  const char* const* words = nullptr;  ///< of its command, ended by nullptr
   int socket = -1;                     ///< at which number it finds its end of the socket
   std::span<const int> kept{};         ///< the numbers of the mount's descriptors that it has beside that
 };
@@ -27,7 +27,7 @@ class Companion {
  public:
   explicit Companion(const CompanionTask& task) : task_(task) {}
   /// Ends the one of the worker before, and makes the socket for the next worker. Returns that worker's end, which is
-  /// to be closed when the worker has it; -1: there is none.
+  /// to be closed when the worker has it; -1: there is no room for it.
   [[nodiscard]] int renew();
   /// Starts the process from `program`, which it keeps for those that follow; after the worker, whose end it closes.
   void start(int program, Time now);

@@ -102,15 +102,15 @@ bool parse_task(int argc, char** argv, Task& task) {
   for (int i = 2; i < argc; ++i) {
     if (!parse_word(argv[i], task)) return false;
   }
-  return true;
+  return task.examiner[3] != nullptr;
 }
 
 Loop::Loop(const Task& task, takeover::Region& region)
     : task_(task),
       region_(region),
       core_(task.limits),
-      examiner_({"examiner", task.examiner[3] == nullptr ? nullptr : task_.examiner, kExaminerFd, kOfExaminer}),
-      mounter_({"mounter", task.mounter[2] == nullptr ? nullptr : task_.mounter, kMounterFd, kOfMounter}),
+      examiner_({"examiner", task_.examiner, kExaminerFd, kOfExaminer}),
+      mounter_({"mounter", task_.mounter, kMounterFd, kOfMounter}),
       program_(out_of_the_way(Fd(kProgramFd))) {}
 
 int Loop::run() {
@@ -216,7 +216,8 @@ void Loop::start_worker() {
   const Fd& program = core_.trying_new() ? new_program_ : program_;
   const KeptDescriptors kept{device_.get(),     lock_.get(),      messenger_.notices(), control_.get(),
                              examiner_.renew(), mounter_.renew(), proxy_.channel()};
-  if (!worker_.start(program.get(), kept, task_.mountpoint, task_.worker)) {
+  const bool is_short = kept.examiner < 0 || kept.mounter < 0;
+  if (is_short || !worker_.start(program.get(), kept, task_.mountpoint, task_.worker)) {
     log_line("error", "supervisor.worker_not_started errno=%d", errno);
     core_.start_failed(now());
     return;
@@ -294,7 +295,6 @@ void Loop::start_messenger() {
 
 /// No worker has done it, or could.
 void Loop::leave_mount() {
-  if (task_.mounter[2] == nullptr) return;
   task_.mounter[3] = "leave";
   run_companion(program_.get(), {"mounter", task_.mounter, -1, kOfMounter}, kLeavePatience, lock_.get());
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include "inductorfs/base/fd.h"
+#include "remains.h"
 #include "user.h"
 #include "workers.h"
 

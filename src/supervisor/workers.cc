@@ -153,14 +153,7 @@ bool Worker::start(int program, const KeptDescriptors& kept, const char* mountpo
 }
 
 bool Worker::reap(int& status) {
-  remains_.reap();
-  if (pid_ <= 0) return false;
-  if (::waitpid(pid_, &status, WNOHANG) != pid_) {
-    const std::optional<int> last = status_of_remains(pid_);
-    if (!last) return false;
-    status = *last;
-    remains_.add(pid_);
-  }
+  if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return false;
   pid_ = -1;
   return true;
 }

@@ -7,7 +7,6 @@
 
 #include "core.h"
 #include "inductorfs/base/fd.h"
-#include "remains.h"
 #include "user.h"
 
 /// The system calls of a supervisor: signals, and the worker as a process.
@@ -46,8 +45,7 @@ class Worker {
  public:
   /// Starts `program` as `user`, whatever program it is. Returns false when the system has no room for it.
   [[nodiscard]] bool start(int program, const KeptDescriptors& kept, const char* mountpoint, const WorkerIds& user);
-  /// Returns true once, with the status, when the worker has ended or nothing of it goes on (remains.h). Its last words
-  /// are still on the link.
+  /// Returns true once, with the status, when the worker has ended. Its last words are still on the link.
   [[nodiscard]] bool reap(int& status);
   void signal(int number) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -58,7 +56,6 @@ class Worker {
  private:
   pid_t pid_ = -1;
   Fd link_;
-  Remains remains_;  ///< of earlier workers
 };
 
 /// In a child: has the OOM killer take this process before the one that started it.

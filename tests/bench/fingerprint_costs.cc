@@ -8,6 +8,7 @@
 //   cached   another worker has seen it: the cache file is there
 //   again    another process of an installation that this worker knows
 //   known    a further request of a process that has its answer
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "inductorfs/base/counters.h"
+#include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/writers.h"
 
@@ -105,17 +107,33 @@ double learned(Writers& writers, const Job& job) {
   std::exit(1);
 }
 
+/// The socket to an examiner that ends with this process.
+int examiner_with(const std::string& memory) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::exit(1);
+  if (fork() == 0) {
+    (void)close(ends[0]);
+    inductorfs::fingerprint::ExaminerOptions options;
+    options.cache_file = memory;
+    inductorfs::fingerprint::run_examiner(ends[1], options);
+    _exit(0);
+  }
+  (void)close(ends[1]);
+  return ends[0];
+}
+
 int learn_costs(const char* python, int rounds) {
   const Job one(python);
   const Job other(python);
   if (!one.ready() || !other.ready()) return 1;
   std::string pattern = (std::filesystem::temp_directory_path() / "learn_costs.XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) return 1;
+  const std::string memory = pattern + "/memory.json";
   WritersOptions options;
-  options.cache_file = pattern + "/memory.json";
+  options.examiner = examiner_with(memory);
   std::map<std::string, std::vector<double>> times;
   for (int round = 0; round <= rounds; ++round) {
-    std::filesystem::remove(options.cache_file);
+    std::filesystem::remove(memory);
     inductorfs::Counters counters;
     auto writers = open_writers(options, counters);
     const double cold = learned(*writers, one);

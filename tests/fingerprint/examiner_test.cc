@@ -227,7 +227,8 @@ TEST(Examiner, AnswersAWorkerThatLies) {
   const Process own = own_process();
   for (const std::string& lie :
        {std::string("nonsense"), std::string("{}"), std::string(R"({"ask":9})"), std::string(kQuestionLimit + 1, 'x'),
-        std::string(R"({"ask":0,"facet":"torch","held":0,"process":{"pid":-1}})"),
+        std::string(R"({"ask":0,"facet":"torch","held":0,"task":"","request":"","pid":-1,)"
+                    R"("identity":{"start":0,"stack":0,"code":0}})"),
         to_text(Question{Ask::kPackage, own, Facet::kTrust, 77}),
         to_text(Question{Ask::kHold, own, Facet::kTorch, 77})}) {
     SCOPED_TRACE(lie.substr(0, 100));
@@ -240,17 +241,6 @@ TEST(Examiner, AnswersAWorkerThatLies) {
   const auto looked = looker->look_at(own.pid, own.identity);
   ASSERT_TRUE(looked.found.has_value());
   EXPECT_EQ(looked.found->identity, own.identity);
-}
-
-/// A worker's supervisor may be of a release that starts none.
-TEST(Examiner, ThatIsNotThereIsNotWaitedFor) {
-  const ExaminerLink link(-1, {});
-  const SteadyTime begun = system_clock().now();
-  const auto answer = link.ask("job", {}, Deadline::after(kLong));
-  ASSERT_FALSE(answer);
-  EXPECT_NE(answer.error().what().find("unmount it and mount again"), std::string::npos);
-  EXPECT_FALSE(link.signs_of(::getpid()));
-  EXPECT_LT(system_clock().now() - begun, kLong / 2);
 }
 
 TEST(Examiner, LooksAtNoOtherProcessOfThatNumber) {

@@ -41,7 +41,6 @@ TEST(FarNames, AreNotTakenFromAnAnswerThatIsNone) {
     const ForkedExaminer examiner({{kNames, says(lie)}});
     EXPECT_FALSE(ask_names_by(examiner.link())(Account::kUser, 0)) << lie;
   }
-  EXPECT_EQ(ask_names_by(nullptr)(Account::kUser, 0).error().code(), ErrorCode::kUnavailable);
 }
 
 }  // namespace

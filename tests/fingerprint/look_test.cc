@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "fingerprint/sight.h"
 #include "stuck_proc.h"
 #include "support/patience.h"
@@ -28,7 +30,9 @@ class LookTest : public ::testing::Test {
     return line(site_.libtorch()) + line(site_.torch() + "/_C." + testing::kSoabi + ".so");
   }
   std::unique_ptr<testing::WritersOfMount> open(const WritersOptions& options) {
-    return std::make_unique<testing::WritersOfMount>(open_writers_that_wait(options, counters_, kWait),
+    WritersOptions with = options;
+    with.examiner = testing::examiner_for(options);
+    return std::make_unique<testing::WritersOfMount>(open_writers_that_wait(with, counters_, kWait),
                                                      testing::facts_of(site_));
   }
   [[nodiscard]] WritersOptions options() const {
@@ -53,7 +57,9 @@ TEST_F(LookTest, DoesNotWaitForAProcessWhoseMemoryMapIsLocked) {
   EXPECT_EQ(writers->judge(writer.get(), kFacets).match, Match::kLater);
   EXPECT_EQ(counters_.get("writers.late_looks").get(), 1U);
 
-  proc_.let_go(maps_of_torch());  // its request has been answered
+  // Its request has been answered; who looks is a process that may just have been begun.
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20) * inductorfs::testing::kSlowness);
+  while (!proc_.unlock(maps_of_torch()) && !deadline.passed()) std::this_thread::yield();
 
   const Judgement judgement = judge_to_the_end(*writers, writer.get(), kFacets);
   EXPECT_EQ(judgement.match, Match::kMatches) << judgement.why;

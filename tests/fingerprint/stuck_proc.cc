@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "inductorfs/base/fd.h"
 #include "writers_fixture.h"
 
 namespace inductorfs::fingerprint::testing {
@@ -39,9 +38,20 @@ void StuckProc::add(pid_t pid, pid_t parent) const {
   fs::create_symlink(fs::read_symlink("/proc/self/ns/mnt"), folder + "/ns/mnt");
 }
 
+Fd StuckProc::who_waits() const { return Fd(::open(maps_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)); }
+
 bool StuckProc::let_go(const std::string& maps) const {
-  const Fd fd(::open(maps_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  const Fd fd = who_waits();
   if (!fd) return false;
+  (void)!::write(fd.get(), maps.data(), maps.size());
+  return true;
+}
+
+bool StuckProc::unlock(const std::string& maps) const {
+  const Fd fd = who_waits();
+  if (!fd) return false;
+  write_text(proc_ + "/maps", maps);
+  fs::rename(proc_ + "/maps", maps_);
   (void)!::write(fd.get(), maps.data(), maps.size());
   return true;
 }

@@ -108,7 +108,6 @@ void Site::load_torch(Program& program) const {
   program.tell("map " + libtorch());
 }
 
-#ifdef THROUGH_EXAMINER
 /// Whether this thread, and those that it starts, may look at programs of root's: root's worker may not. What it starts
 /// by execve(2) gets all rights.
 static void set_right_to_look(bool has_it) {
@@ -160,7 +159,12 @@ void tell(Process& process) {
   const std::string text = to_text(process);
   process.told = {text, seal_of(key, kSealedProcess, text)};
 }
-#endif
+
+Fact read_package(const PackageRequest& request) {
+  PackageRequest named = request;
+  named.path = path_for(request.facet, request.process);
+  return fact_from(request.facet, have_package_read(named)).value_or(Fact());
+}
 
 WritersOptions writers_options() {
   WritersOptions options;
@@ -170,14 +174,10 @@ WritersOptions writers_options() {
 
 std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Counters& counters) {
   constexpr Milliseconds kWait = std::chrono::seconds(20) * inductorfs::testing::kSlowness;
-#ifdef THROUGH_EXAMINER
   WritersOptions with = options;
   with.examiner = examiner_for(options);
   set_right_to_look(false);  // until the next test
   return open_writers_that_wait(with, counters, kWait);
-#else
-  return open_writers_that_wait(options, counters, kWait);
-#endif
 }
 
 std::unique_ptr<WritersOfMount> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,

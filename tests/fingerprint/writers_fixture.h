@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "fake_packages.h"
+#include "fingerprint/package_reader.h"
 #include "fingerprint/writers_process.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/fingerprint/variables.h"
@@ -86,12 +87,12 @@ class Site {
 /// The facts of a mount with that site, this host's libc and nothing declared.
 [[nodiscard]] Fingerprint facts_of(const Site& site, const Environment& declared = {});
 
-#ifdef THROUGH_EXAMINER
 /// Returns the socket to an examiner with these options, which ends with this process.
 [[nodiscard]] int examiner_for(const WritersOptions& options);
 /// Makes what this process says be told by a child of such an examiner.
 void tell(Process& process);
-#endif
+/// As have_package_read(), of a process that nobody has told of.
+[[nodiscard]] Fact read_package(const PackageRequest& request);
 /// As a test wants them: packages are read by the reader of the tests.
 [[nodiscard]] WritersOptions writers_options();
 /// As open_writers, and waits long for a look at a process.

@@ -26,12 +26,23 @@ using inductorfs::testing::kSlowness;
 using inductorfs::testing::TemporaryDirectory;
 using testing::judge_to_the_end;
 using testing::Program;
+using testing::read_package;
 using testing::Site;
 using testing::write_script;
 using testing::write_text;
 namespace fs = std::filesystem;
 
 constexpr Facet kPackages[] = {Facet::kTorch, Facet::kTriton};
+
+/// Packages alone, in this process.
+class ReadsPackages final : public Looker {
+ public:
+  Looked<Process> look_at(pid_t, const ProcessIdentity&) override { return {}; }
+  std::optional<ProcessIdentity> identity_of(pid_t) override { return std::nullopt; }
+  Looked<Variables> variables_of(const Process&) override { return {}; }
+  Looked<std::shared_ptr<const Held>> hold(const Process&) override { return {}; }
+  std::optional<Fact> read_package(const PackageRequest& request) override { return testing::read_package(request); }
+};
 
 /// Packages whose files somebody chose so that reading them does not end.
 class PackagesTest : public ::testing::Test {
@@ -126,8 +137,8 @@ TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
 
 TEST_F(PackagesTest, ForgetsNobodysPackageForTheManyOfAnother) {
   const WritersOptions options = testing::writers_options();
-  Packages packages(
-      {options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, make_near_looker("/proc")});
+  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness},
+                     std::make_shared<ReadsPackages>()});
   Process mine;
   mine.owner = 1000;
   mine.torch = {site_.torch(), false, "mine"};
@@ -259,8 +270,8 @@ TEST_F(PackagesTest, FollowsNoLinkOfProcToAnotherUsersFiles) {
 
 TEST_F(PackagesTest, AreKnownToEachUserByHisOwnRights) {
   const WritersOptions options = testing::writers_options();
-  Packages packages(
-      {options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness}, make_near_looker("/proc")});
+  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness},
+                     std::make_shared<ReadsPackages>()});
   Process mine;
   mine.torch = {site_.torch(), false, "one"};
   mine.user = {1001, 1001, {5}};

@@ -382,7 +382,7 @@ TEST_F(FakeProcTest, IsNotHeldUpByWildPointers) {
   }
   write_text(proc_ + "/7/mem", memory);
   const ProcReader reader(proc_);
-  auto opened = reader.open(7, {100, 0, 0}, Opening::kVariables);
+  auto opened = reader.open(7, {100, 0, 0}, Opening::kBoth);
   ASSERT_TRUE(opened);
   for (const uint64_t address : {uint64_t{8}, uint64_t{16}, uint64_t{1} << 15, ~uint64_t{0}, uint64_t{1} << 63}) {
     opened->process.environ_address = address;
@@ -407,7 +407,7 @@ TEST_F(FakeProcTest, ReadsTheArrayInMemory) {
   put_text(8190, "PTXAS_OPTIONS=across a page");
   put_text(16380, "CPAT");
   write_text(proc_ + "/7/mem", memory);
-  auto opened = ProcReader(proc_).open(7, {100, 0, 0}, Opening::kVariables);
+  auto opened = ProcReader(proc_).open(7, {100, 0, 0}, Opening::kBoth);
   ASSERT_TRUE(opened);
   opened->process.environ_address = 64;
   const auto environment = environment_of(*opened);

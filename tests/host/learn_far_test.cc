@@ -107,7 +107,6 @@ TEST(FarFacts, AreNotTakenFromAnAnswerThatIsNone) {
 }
 
 TEST(FarFacts, AreUnavailableWhereNobodyCanLearnThem) {
-  EXPECT_EQ(learn_facts(AskedExaminer{}, kLong).error().code(), ErrorCode::kUnavailable);
   const ForkedExaminer without({});
   EXPECT_EQ(learn_facts({without.link(), kLong, {}}, kLong).error().code(), ErrorCode::kUnavailable);
 }

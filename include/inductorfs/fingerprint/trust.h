@@ -37,12 +37,10 @@ using AskName = std::function<Result<std::string>(Account kind, id_t number)>;
 /// Asks the name service of this host (nsswitch.conf(5)) by getent(1) and id(1), in a child process with a
 /// deadline: the service may be a network away, and its libraries stay out of this process.
 [[nodiscard]] Result<std::string> ask_name_service(Account kind, id_t number);
-/// Has a worker's examiner ask, which has the task. Without an examiner each answer is an error.
+/// Has a worker's examiner ask, which has the task.
 [[nodiscard]] AskName ask_names_by(std::shared_ptr<const ExaminerLink> examiner);
 inline constexpr std::string_view kNamesTask = "names";
 [[nodiscard]] ExaminerTask names_task();
-/// What a worker says that has no examiner: only where the supervisor is of an earlier release.
-[[nodiscard]] Error no_examiner();
 
 /// Says for cache roots what the trust facet of their artefacts is. Safe for concurrent use.
 class Trust {

@@ -154,8 +154,7 @@ class Writers {
 };
 
 struct WritersOptions {
-  /// The socket to the examiner (examiner.h), which looks at processes; it stays the caller's. -1: this process looks
-  /// by itself.
+  /// The socket to the examiner (examiner.h), which looks at processes; it stays the caller's.
   int examiner = -1;
   std::function<void()> examiner_stands_still = [] {};  ///< called when the examiner takes no questions
   /// Says whether a process asks for this very mount, as a child of the examiner does: it is none of a job, and nobody

@@ -35,9 +35,9 @@ struct FactsRequest {
 
 /// Whom a worker asks, and for how long. Immutable value.
 struct AskedExaminer {
-  std::shared_ptr<const fingerprint::ExaminerLink> link;  ///< nullptr: there is none
-  Milliseconds deadline{20'000};                          ///< as ReaderOptions::deadline
-  std::function<bool()> cancelled;                        ///< as ReaderOptions::cancelled
+  std::shared_ptr<const fingerprint::ExaminerLink> link;
+  Milliseconds deadline{20'000};    ///< as ReaderOptions::deadline
+  std::function<bool()> cancelled;  ///< as ReaderOptions::cancelled
 };
 
 /// Has the examiner learn the facts as the mount was made to; each outside command may take `command`, each reader

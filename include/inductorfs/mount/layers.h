@@ -70,7 +70,7 @@ struct TakeoverState {
   std::optional<fingerprint::Fingerprint> facts;  ///< as the earlier worker learned them
   int examiner = -1;                              ///< Supervision::examiner()
   std::function<void()> examiner_stands_still = [] {};
-  int mounter = -1;  ///< Supervision::mounter(); -1: this process reads the files of the remote itself
+  int mounter = -1;  ///< Supervision::mounter()
   std::function<void()> mounter_stands_still = [] {};
 };
 

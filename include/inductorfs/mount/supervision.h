@@ -70,16 +70,16 @@ class Supervision {
   [[nodiscard]] Fd take_device() { return std::move(kept_.device); }
   /// Returns the lock of the store that an earlier worker took; -1: none did.
   [[nodiscard]] int lock() const { return kept_.lock.get(); }
-  /// Returns the descriptor for SessionOptions::notices; -1: the supervisor (an older one) has none.
+  /// Returns the descriptor for SessionOptions::notices; -1: the supervisor has none.
   [[nodiscard]] int notices() const { return kept_.notices.get(); }
   [[nodiscard]] bool safe_mode() const { return region_.page().safe_mode.load() != 0; }
 
-  /// Returns the socket for fingerprint::WritersOptions::examiner; -1: there is none.
+  /// Returns the socket for fingerprint::ExaminerLink.
   [[nodiscard]] int examiner() const { return kept_.examiner.get(); }
   /// Returns what tells the supervisor that the examiner takes no questions, for it to be replaced. It may be called
   /// after this object has gone.
   [[nodiscard]] std::function<void()> examiner_silent() const;
-  /// Returns the socket for Mounter; -1: there is none.
+  /// Returns the socket for Mounter.
   [[nodiscard]] int mounter() const { return kept_.mounter.get(); }
   /// As examiner_silent().
   [[nodiscard]] std::function<void()> mounter_silent() const;

@@ -27,12 +27,12 @@ inline constexpr int kLockFd = 10;    ///< worker: the lock of the mount's store
 /// Worker: the socket to the messenger, which tells the kernel what to forget; may be closed.
 inline constexpr int kNoticesFd = 11;
 inline constexpr int kControlFd = 12;  ///< worker: the listening control socket of the workers before it
-/// The socket of a worker to its examiner (fingerprint/examiner.h), at both; closed: there is none.
+/// The socket of a worker to its examiner (fingerprint/examiner.h), at both.
 inline constexpr int kExaminerFd = 13;
 /// Of the examiner alone, sealed: a secret (fingerprint::new_seal_secret()), and how the mount's facts are learned
 /// (host::facts_request_from()); closed: it learns none.
 inline constexpr int kExaminerTaskFd = 14;
-/// The socket of a worker to its mounter (src/mount/mounter.h), at both; closed: there is none.
+/// The socket of a worker to its mounter (src/mount/mounter.h), at both.
 inline constexpr int kMounterFd = 15;
 inline constexpr int kMounterTaskFd = 16;   ///< of the mounter alone: what it mounts, and where (mounter_task.h)
 inline constexpr int kMounterNotesFd = 17;  ///< of the mounter alone: what one has mounted, for the next one
@@ -48,10 +48,6 @@ inline constexpr const char* kDone = "done\n";
 /// An exit code of a worker. 0 means that the mount has ended; any code but these, and a signal, is a crash.
 inline constexpr int kExitHandOver = 75;  ///< the worker has answered all it had begun, and left the mount as it is
 inline constexpr int kExitHost = 76;      ///< it could not take over because of the host: its disk is out of order
-
-/// The name of those threads of a worker that nobody waits for. They look at files of other users, so the kernel may
-/// never let them go. They hold none of the worker's descriptors.
-inline constexpr std::string_view kLooseThread = "loose-look";
 
 /// The messages on the link between supervisor and worker, which is a SOCK_SEQPACKET.
 enum class Word : uint32_t {

@@ -34,8 +34,8 @@ constexpr int kCapabilities[] = {
     CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_LEASE,
 };
 
-/// What the worker of this mount may have done. What is run and read for its facts is what whoever mounted has said; a
-/// supervisor of an earlier program does not tell, and then no facts are learned.
+/// What the worker of this mount may have done. What is run and read for its facts is what whoever mounted has said:
+/// where that cannot be read none are learned.
 std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks_of_mount(const std::string& mountpoint,
                                                                              std::shared_ptr<std::string>& secret) {
   std::map<std::string, fingerprint::ExaminerTask, std::less<>> tasks;

@@ -111,9 +111,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
     (void)layers.secrets->renew(Deadline::after(takeover.resume ? kSecretPatience : settings.start_timeout / 2));
     options.files = [secrets = layers.secrets](const std::string& file) { return secrets->read(file); };
   }
-  // Whoever launched it knows of trees: the mounter of an earlier program does not connect.
-  const bool connects = !settings.store_root.empty() || !settings.no_worker_tree.empty();
-  if (settings.worker && connects && takeover.mounter >= 0) {
+  if (settings.worker) {
     const auto mounter = std::make_shared<const Mounter>(takeover.mounter, takeover.mounter_stands_still);
     options.socket = [mounter](Deadline deadline, const std::function<bool()>& cancelled) {
       return mounter->connect(deadline, cancelled);

@@ -181,10 +181,6 @@ Result<Inheritance> inherit() {
   config::Settings& settings = inherited.mount.settings;
   if (::fcntl(supervisor::kMountsFd, F_GETFD) >= 0) use_mount_table(Fd(supervisor::kMountsFd));
   INDUCTORFS_TRY(give_up_rights(settings.worker));
-  if (::geteuid() == 0 && !settings.worker && settings.no_worker_user.empty()) {
-    settings.no_worker_user =
-        "the process that serves this mount stays root: an earlier program has mounted it: unmount it and mount again";
-  }
   INDUCTORFS_TRY_ASSIGN(auto supervision, Supervision::take_over(inherited.mount.settings.hang_timeout));
   inherited.supervision = std::move(supervision);
   (void)::close(supervisor::kSettingsFd);

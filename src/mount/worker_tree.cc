@@ -333,10 +333,9 @@ void choose_worker_tree(config::Settings& settings, Fd& tree) {
 }
 
 std::string worker_tree_warning(const config::Settings& settings) {
-  if (!settings.worker || !settings.store_root.empty()) return {};
-  const std::string& why = settings.no_worker_tree;
+  if (settings.no_worker_tree.empty()) return {};
   return "the process that serves this mount sees all files of this host that its user may see: " +
-         (why.empty() ? "an earlier program has mounted it: unmount it and mount again" : why);
+         settings.no_worker_tree;
 }
 
 }  // namespace inductorfs::mount

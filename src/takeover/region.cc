@@ -16,7 +16,7 @@
 namespace inductorfs::takeover {
 namespace {
 
-constexpr uint64_t kMagic = 0x69667374616b6532;  // "ifstake2": the layout of everything in here
+constexpr uint64_t kMagic = 0x69667374616b6533;  // "ifstake3": the layout of everything in here
 constexpr size_t kPageSize = 4096;
 
 struct Header {

@@ -7,120 +7,95 @@
 
 #include <exception>
 
-#include "inductorfs/config/also_json.h"
+#include "inductorfs/config/settings_json.h"
 
 namespace inductorfs::config {
 namespace {
 
+using Cbor = nlohmann::json;
+
 /// Grows when an older worker could not read what a newer `mount` writes.
-constexpr int kForm = 1;
+constexpr int kForm = 2;
 constexpr uint64_t kMemoryLimit = 16ULL << 20;
 
-Json change_to_json(const layout::RuleChange& change) {
-  Json json = {{"family", change.family}, {"pattern", change.pattern}};
+Cbor change_to_json(const layout::RuleChange& change) {
+  Cbor json = {{"family", change.family}, {"pattern", change.pattern}};
   if (change.shared) json["shared"] = *change.shared;
   if (!change.facets) return json;
-  Json facets = Json::array();
+  Cbor facets = Cbor::array();
   for (const fingerprint::Facet facet : *change.facets) facets.push_back(std::string(fingerprint::to_string(facet)));
   json["facets"] = std::move(facets);
   return json;
 }
 
-Result<layout::RuleChange> change_from_json(const Json& json) {
+Result<layout::RuleChange> change_from_json(const Cbor& json) {
   layout::RuleChange change;
   change.family = json.at("family").get<std::string>();
   change.pattern = json.at("pattern").get<std::string>();
   if (json.contains("shared")) change.shared = json.at("shared").get<bool>();
   if (!json.contains("facets")) return change;
   change.facets.emplace();
-  for (const Json& name : json.at("facets")) {
+  for (const Cbor& name : json.at("facets")) {
     INDUCTORFS_TRY_ASSIGN(const auto facet, fingerprint::facet_from_string(name.get<std::string>()));
     change.facets->push_back(facet);
   }
   return change;
 }
 
-Result<Frozen> from_json(const Json& json) {
+Result<Frozen> from_json(const Cbor& json) {
   Frozen frozen;
   Settings& settings = frozen.settings;
   if (json.at("form").get<int>() != kForm) return fail(ErrorCode::kNotSupported, "settings of another version");
-  for (const Json& one : json.at("given")) {
-    GivenValues given{one.at("values").get<RawValues>(), one.at("where").get<std::string>(),
-                      one.at("base").get<std::string>()};
-    INDUCTORFS_TRY(apply(given.values, given.where, given.base, settings));
-    settings.given.push_back(std::move(given));
-  }
-  for (const Json& one : json.at("families")) {
+  auto given = json.at("given").get<std::vector<GivenValues>>();
+  for (const GivenValues& one : given) INDUCTORFS_TRY(apply(one.values, one.where, one.base, settings));
+  settings.given = std::move(given);
+  for (const Cbor& one : json.at("families")) {
     INDUCTORFS_TRY_ASSIGN(auto change, change_from_json(one));
     settings.families.push_back(std::move(change));
   }
-  settings.mountpoint = json.at("mountpoint").get<std::string>();
-  settings.alias = json.at("alias").get<std::string>();
-  settings.store = json.at("store").get<std::string>();
-  settings.no_worker_user = json.value("no_worker_user", "");  // of a mount from before there was one
-  settings.no_worker_tree = json.value("no_worker_tree", "");
-  settings.store_root = json.value("store_root", "");
-  if (const auto worker = json.find("worker"); worker != json.end() && !worker->is_null()) {
-    settings.worker = WorkerUser{worker->at("uid").get<uid_t>(), worker->at("gid").get<gid_t>(),
-                                 worker->at("groups").get<std::vector<gid_t>>()};
-  }
+  json.at("mountpoint").get_to(settings.mountpoint);
+  json.at("alias").get_to(settings.alias);
+  json.at("store").get_to(settings.store);
+  json.at("no_worker_user").get_to(settings.no_worker_user);
+  json.at("no_worker_tree").get_to(settings.no_worker_tree);
+  json.at("store_root").get_to(settings.store_root);
+  if (const Cbor& worker = json.at("worker"); !worker.is_null()) settings.worker = worker.get<WorkerUser>();
   settings.allow_other = json.at("allow_other").get<bool>();
   INDUCTORFS_TRY_ASSIGN(settings.trust, fingerprint::trust_from_string(json.at("trust").get<std::string>()));
   INDUCTORFS_TRY(apply({{"writers", {json.at("writers").get<std::string>()}}}, "settings", "/", settings));
-  settings.also.clear();
-  for (const Json& one : json.at("also")) {
-    auto also = also_from_json(one);
-    if (!also) return fail(ErrorCode::kInvalid, "settings of another version: a further place");
-    settings.also.push_back(std::move(*also));
-  }
-  frozen.ownership.uid = json.at("uid").get<uid_t>();
-  frozen.ownership.gid = json.at("gid").get<gid_t>();
-  frozen.ownership.mode = json.at("mode").get<mode_t>();
-  frozen.ownership.uncovered = json.value("uncovered", false);
+  json.at("also").get_to(settings.also);
+  json.at("ownership").get_to(frozen.ownership);
   return frozen;
 }
 
 }  // namespace
 
 std::string freeze(const Settings& settings, const Ownership& ownership) {
-  Json given = Json::array();
-  for (const GivenValues& one : settings.given) {
-    given.push_back({{"values", one.values}, {"where", one.where}, {"base", one.base}});
-  }
-  Json families = Json::array();
+  Cbor families = Cbor::array();
   for (const layout::RuleChange& change : settings.families) families.push_back(change_to_json(change));
-  Json also = Json::array();
-  for (const Also& place : settings.also) also.push_back(also_to_json(place));
-  Json worker;
-  if (settings.worker) {
-    worker = {{"uid", settings.worker->uid}, {"gid", settings.worker->gid}, {"groups", settings.worker->groups}};
-  }
-  const Json json = {{"form", kForm},
-                     {"given", std::move(given)},
+  const Cbor json = {{"form", kForm},
+                     {"given", settings.given},
                      {"families", std::move(families)},
                      {"mountpoint", settings.mountpoint},
                      {"alias", settings.alias},
                      {"store", settings.store},
-                     {"worker", std::move(worker)},
+                     {"worker", settings.worker ? Cbor(*settings.worker) : Cbor()},
                      {"no_worker_user", settings.no_worker_user},
                      {"no_worker_tree", settings.no_worker_tree},
                      {"store_root", settings.store_root},
                      {"allow_other", settings.allow_other.value_or(false)},
                      {"trust", to_string(settings.trust.value_or(fingerprint::TrustPolicy::kAll))},
                      {"writers", to_string(settings.writers.value_or(WritersPolicy::kMatching))},
-                     {"also", std::move(also)},
-                     {"uid", ownership.uid},
-                     {"gid", ownership.gid},
-                     {"mode", ownership.mode},
-                     {"uncovered", ownership.uncovered}};
+                     {"also", settings.also},
+                     {"ownership", ownership}};
   // Not as text: a path may have any byte.
-  const std::vector<uint8_t> bytes = Json::to_cbor(json);
+  const std::vector<uint8_t> bytes = Cbor::to_cbor(json);
   return {bytes.begin(), bytes.end()};
 }
 
 Result<Frozen> thaw(std::string_view bytes) {
   try {
-    return from_json(Json::from_cbor(bytes));
+    return from_json(Cbor::from_cbor(bytes));
   } catch (const std::exception& problem) {
     return fail(ErrorCode::kInvalid, std::string("settings of another version: ") + problem.what());
   }

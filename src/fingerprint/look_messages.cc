@@ -13,6 +13,20 @@
 #include "inductorfs/base/message.h"
 
 namespace inductorfs::fingerprint {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Package, path, replaced, identity)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NamedFile, variable, path, identity)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CompilerCall, command, search, unfollowed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileUser, user, group, groups, reads_all)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessIdentity, start, stack, code)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Told, text, seal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Process, pid, identity, owner, space, mounts, root, other_root, torch, triton, libc,
+                                   libstdcxx, site, engines, soabi, environ_address, files, compiler, user, whole,
+                                   shows_exec, is_forked)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Taken, owner, user, space, root)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LiveEnvironment, values, live)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessSigns, pid, start, parent, user, is_ended, is_own, stack, code)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -73,12 +87,18 @@ std::string text_of(Json json) {
   return json.dump();
 }
 
+/// No number here is negative; a member of an unsigned type would take it.
+bool takes(int depth, Json::parse_event_t, const Json& json) {
+  if (json.is_number() && !json.is_number_unsigned()) throw std::exception();
+  return depth <= kDepth;
+}
+
 /// What `take` throws, of a member that is missing or of another type, makes it nothing.
 template <typename T, typename Take>
 std::optional<T> read(std::string_view text, Take&& take) {
   T value;
   try {
-    Json json = Json::parse(text, [](int depth, Json::parse_event_t, Json&) { return depth <= kDepth; });
+    Json json = Json::parse(text, takes);
     if (!json.is_object()) return std::nullopt;
     change_strings(json, bytes_of);
     take(std::as_const(json), value);
@@ -88,125 +108,32 @@ std::optional<T> read(std::string_view text, Take&& take) {
   return value;
 }
 
-uint64_t unsigned_in(const Json& json, const char* name) {
-  if (!json.at(name).is_number_unsigned()) throw std::exception();
-  return json.at(name).get<uint64_t>();
+template <typename T>
+std::optional<T> read(std::string_view text) {
+  return read<T>(text, [](const Json& json, T& value) { json.get_to(value); });
 }
 
-Json json_of(const Package& package) {
-  return {{"path", package.path}, {"replaced", package.replaced}, {"identity", package.identity}};
-}
-
-Package package_from(const Json& json) {
-  return {json.at("path").get<std::string>(), json.at("replaced").get<bool>(), json.at("identity").get<std::string>()};
-}
-
-Json json_of(const std::vector<NamedFile>& files) {
-  Json list = Json::array();
-  for (const NamedFile& file : files) {
-    list.push_back({{"variable", file.variable}, {"path", file.path}, {"identity", file.identity}});
-  }
-  return list;
-}
-
-std::vector<NamedFile> files_from(const Json& json) {
-  std::vector<NamedFile> files;
-  for (const Json& one : json) {
-    files.push_back({one.at("variable").get<std::string>(), one.at("path").get<std::string>(),
-                     one.at("identity").get<std::string>()});
-  }
-  return files;
-}
-
-Json json_of(const CompilerCall& compiler) {
-  return {{"command", compiler.command}, {"search", compiler.search}, {"unfollowed", compiler.unfollowed}};
-}
-
-CompilerCall compiler_from(const Json& json) {
-  return {json.at("command").get<std::string>(), json.at("search").get<std::string>(),
-          json.at("unfollowed").get<std::vector<std::string>>()};
-}
-
-Json json_of(const FileUser& user) {
-  return {{"user", user.user}, {"group", user.group}, {"groups", user.groups}, {"reads_all", user.reads_all}};
-}
-
-FileUser user_from(const Json& user) {
-  return {user.at("user").get<uid_t>(), user.at("group").get<gid_t>(), user.at("groups").get<std::vector<gid_t>>(),
-          user.at("reads_all").get<bool>()};
-}
-
-Json json_of(const ProcessIdentity& identity) { return {identity.start, identity.stack, identity.code}; }
-
-ProcessIdentity identity_from(const Json& identity) {
-  return {identity.at(0).get<uint64_t>(), identity.at(1).get<uint64_t>(), identity.at(2).get<uint64_t>()};
-}
-
-Json json_of(const Process& process) {
-  Json engines = Json::array();
-  for (const Package& engine : process.engines) engines.push_back(json_of(engine));
-  return {{"pid", process.pid},
-          {"identity", json_of(process.identity)},
-          {"owner", process.owner},
-          {"space", process.space},
-          {"mounts", process.mounts},
-          {"root", process.root},
-          {"other_root", process.other_root},
-          {"torch", json_of(process.torch)},
-          {"triton", json_of(process.triton)},
-          {"libc", json_of(process.libc)},
-          {"libstdcxx", json_of(process.libstdcxx)},
-          {"site", json_of(process.site)},
-          {"engines", std::move(engines)},
-          {"soabi", process.soabi},
-          {"environ", process.environ_address},
-          {"files", json_of(process.files)},
-          {"compiler", json_of(process.compiler)},
-          {"user", json_of(process.user)},
-          {"whole", process.whole},
-          {"shows_exec", process.shows_exec},
-          {"forked", process.is_forked}};
-}
-
-void take(const Json& json, Process& process) {
-  json.at("pid").get_to(process.pid);
-  process.identity = identity_from(json.at("identity"));
-  json.at("owner").get_to(process.owner);
-  json.at("space").get_to(process.space);
-  json.at("mounts").get_to(process.mounts);
-  json.at("root").get_to(process.root);
-  json.at("other_root").get_to(process.other_root);
-  process.torch = package_from(json.at("torch"));
-  process.triton = package_from(json.at("triton"));
-  process.libc = package_from(json.at("libc"));
-  process.libstdcxx = package_from(json.at("libstdcxx"));
-  process.site = package_from(json.at("site"));
-  for (const Json& engine : json.at("engines")) process.engines.push_back(package_from(engine));
-  json.at("soabi").get_to(process.soabi);
-  json.at("environ").get_to(process.environ_address);
-  process.files = files_from(json.at("files"));
-  process.compiler = compiler_from(json.at("compiler"));
-  process.user = user_from(json.at("user"));
-  json.at("whole").get_to(process.whole);
-  json.at("shows_exec").get_to(process.shows_exec);
-  json.at("forked").get_to(process.is_forked);
+template <typename T>
+std::optional<T> read_member(std::string_view text, const char* name) {
+  return read<T>(text, [name](const Json& json, T& value) { json.at(name).get_to(value); });
 }
 
 }  // namespace
 
 std::string to_text(const Question& question) {
   const Process& process = question.process;
-  Json told = Json::array();
+  Json json = {{"ask", static_cast<unsigned>(question.ask)},
+               {"pid", process.pid},
+               {"identity", process.identity},
+               {"facet", std::string(to_string(question.facet))},
+               {"held", question.held},
+               {"task", question.task},
+               {"request", question.request}};
   if (question.ask == Ask::kPackage) {
-    told = {process.told.text, process.told.seal, process.named.text, process.named.seal};
+    json["told"] = process.told;
+    json["named"] = process.named;
   }
-  return text_of({{"ask", static_cast<unsigned>(question.ask)},
-                  {"process", {{"pid", process.pid}, {"identity", json_of(process.identity)}}},
-                  {"told", std::move(told)},
-                  {"facet", std::string(to_string(question.facet))},
-                  {"held", question.held},
-                  {"task", question.task},
-                  {"request", question.request}});
+  return text_of(std::move(json));
 }
 
 std::optional<Question> question_from(std::string_view text) {
@@ -216,16 +143,14 @@ std::optional<Question> question_from(std::string_view text) {
     if (ask > static_cast<unsigned>(Ask::kTask) || !facet) throw std::exception();
     out.ask = static_cast<Ask>(ask);
     out.facet = *facet;
-    out.held = unsigned_in(json, "held");
+    json.at("held").get_to(out.held);
     json.at("task").get_to(out.task);
     json.at("request").get_to(out.request);
-    const Json& process = json.at("process");
-    process.at("pid").get_to(out.process.pid);
-    out.process.identity = identity_from(process.at("identity"));
+    json.at("pid").get_to(out.process.pid);
+    json.at("identity").get_to(out.process.identity);
     if (out.ask != Ask::kPackage) return;
-    const Json& told = json.at("told");
-    out.process.told = {told.at(0).get<std::string>(), told.at(1).get<std::string>()};
-    out.process.named = {told.at(2).get<std::string>(), told.at(3).get<std::string>()};
+    json.at("told").get_to(out.process.told);
+    json.at("named").get_to(out.process.named);
   });
   if (question && (question->process.pid < 0 || (question->ask != Ask::kTask && question->process.pid == 0))) {
     return std::nullopt;
@@ -233,38 +158,29 @@ std::optional<Question> question_from(std::string_view text) {
   return question;
 }
 
-std::string to_text(const Taken& taken) {
-  return text_of({{"owner", taken.owner}, {"user", json_of(taken.user)}, {"space", taken.space}, {"root", taken.root}});
-}
+std::string to_text(const Taken& taken) { return text_of(taken); }
 
-std::optional<Taken> taken_from(std::string_view line) {
-  return read<Taken>(line, [](const Json& json, Taken& taken) {
-    json.at("owner").get_to(taken.owner);
-    taken.user = user_from(json.at("user"));
-    json.at("space").get_to(taken.space);
-    json.at("root").get_to(taken.root);
-  });
-}
+std::optional<Taken> taken_from(std::string_view line) { return read<Taken>(line); }
 
-std::string to_text(const Process& process) { return text_of(json_of(process)); }
+std::string to_text(const Process& process) { return text_of(process); }
 
 std::optional<Process> process_from(std::string_view line) {
   std::string_view text = line;
   std::string_view seal = take_last(text);
   if (text.empty()) std::swap(text, seal);  // nobody has sealed it
-  auto process = read<Process>(text, [](const Json& json, Process& out) { take(json, out); });
+  auto process = read<Process>(text);
   if (process && !seal.empty()) process->told = {std::string(text), std::string(seal)};
   return process;
 }
 
 std::string named_text(const std::vector<NamedFile>& files, const CompilerCall& compiler) {
-  return text_of({{"files", json_of(files)}, {"compiler", json_of(compiler)}});
+  return text_of({{"files", files}, {"compiler", compiler}});
 }
 
 bool take_named(std::string_view text, Process& process) {
   const auto named = read<Process>(text, [](const Json& json, Process& out) {
-    out.files = files_from(json.at("files"));
-    out.compiler = compiler_from(json.at("compiler"));
+    json.at("files").get_to(out.files);
+    json.at("compiler").get_to(out.compiler);
   });
   if (!named) return false;
   process.files = named->files;
@@ -280,9 +196,7 @@ std::string sealed(std::string line, const std::string& key, std::string_view wh
 
 std::string to_text(const Variables& variables) {
   const std::string named = named_text(variables.files, compiler_call(variables.environment.values));
-  return text_of({{"values", variables.environment.values}, {"live", variables.environment.live}})
-      .append(1, kParts)
-      .append(named);
+  return text_of(variables.environment).append(1, kParts).append(named);
 }
 
 std::optional<Variables> variables_from(std::string_view line) {
@@ -293,15 +207,10 @@ std::optional<Variables> variables_from(std::string_view line) {
     rest = named;
     named = std::exchange(seal, {});
   }
-  auto variables = read<Variables>(rest, [](const Json& json, Variables& out) {
-    json.at("values").get_to(out.environment.values);
-    json.at("live").get_to(out.environment.live);
-  });
+  auto environment = read<LiveEnvironment>(rest);
   Process process;
-  if (!variables || !take_named(named, process)) return std::nullopt;
-  variables->files = std::move(process.files);
-  variables->named = {std::string(named), std::string(seal)};
-  return variables;
+  if (!environment || !take_named(named, process)) return std::nullopt;
+  return Variables{std::move(*environment), std::move(process.files), {std::string(named), std::string(seal)}};
 }
 
 std::string to_text(Facet facet, const Fact& fact) {
@@ -311,46 +220,22 @@ std::string to_text(Facet facet, const Fact& fact) {
 }
 
 std::optional<Fact> fact_from(Facet facet, std::string_view line) {
-  const auto text = read<std::string>(line, [](const Json& json, std::string& out) { json.at("facts").get_to(out); });
+  const auto text = read_member<std::string>(line, "facts");
   const auto facts = text ? Fingerprint::from_json(*text) : fail(ErrorCode::kInvalid);
   return facts && facts->has(facet) ? std::optional(facts->get(facet)) : std::nullopt;
 }
 
-std::string to_text(const ProcessSigns& signs) {
-  return text_of({{"pid", signs.pid},
-                  {"start", signs.start},
-                  {"parent", signs.parent},
-                  {"user", signs.user},
-                  {"ended", signs.is_ended},
-                  {"own", signs.is_own},
-                  {"stack", signs.stack},
-                  {"code", signs.code}});
-}
+std::string to_text(const ProcessSigns& signs) { return text_of(signs); }
 
-std::optional<ProcessSigns> process_signs_from(std::string_view line) {
-  return read<ProcessSigns>(line, [](const Json& json, ProcessSigns& signs) {
-    json.at("pid").get_to(signs.pid);
-    signs.start = unsigned_in(json, "start");
-    json.at("parent").get_to(signs.parent);
-    json.at("user").get_to(signs.user);
-    json.at("ended").get_to(signs.is_ended);
-    json.at("own").get_to(signs.is_own);
-    signs.stack = unsigned_in(json, "stack");
-    signs.code = unsigned_in(json, "code");
-  });
-}
+std::optional<ProcessSigns> process_signs_from(std::string_view line) { return read<ProcessSigns>(line); }
 
 std::string task_answer_text(const std::string& answer) { return text_of({{"answer", answer}}); }
 
-std::optional<std::string> task_answer_from(std::string_view line) {
-  return read<std::string>(line, [](const Json& json, std::string& answer) { json.at("answer").get_to(answer); });
-}
+std::optional<std::string> task_answer_from(std::string_view line) { return read_member<std::string>(line, "answer"); }
 
 std::string held_text(uint64_t number) { return text_of({{"held", number}}); }
 
-std::optional<uint64_t> held_from(std::string_view line) {
-  return read<uint64_t>(line, [](const Json& json, uint64_t& number) { number = unsigned_in(json, "held"); });
-}
+std::optional<uint64_t> held_from(std::string_view line) { return read_member<uint64_t>(line, "held"); }
 
 bool send_question(int socket, std::string_view text, int connection, int further) {
   return send_message(socket, text, std::array{connection, further}, MSG_DONTWAIT);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "inductorfs/config/json.h"
+
 namespace inductorfs::mount {
 namespace {
 
@@ -46,6 +48,13 @@ TEST(MounterTask, OfAnotherReleaseOrCutOffIsAnError) {
     EXPECT_FALSE(mounter_task_from(std::string_view(whole).substr(0, size))) << size;
   }
   EXPECT_FALSE(mounter_task_from("no CBOR at all"));
+  const config::Json json = config::Json::from_cbor(whole);
+  for (const auto& member : json.items()) {
+    config::Json without = json;
+    without.erase(member.key());
+    const std::vector<uint8_t> bytes = config::Json::to_cbor(without);
+    EXPECT_FALSE(mounter_task_from({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) << member.key();
+  }
 }
 
 TEST(MounterNote, IsReadAsItWasWrittenOrNotAtAll) {

@@ -63,12 +63,14 @@ class Liar:
                                    json.dumps({"places": ["/etc/shadow", "/root"], "user": 0}), "[" * 300, str(self.node.cache), f"{self.number()} " * 5))
         return made if depth or self.chance.random() < 0.8 else json.dumps([self.text(1), self.number()])
 
-    def process(self):
-        return {"pid": self.number(), "identity": [self.number() for _ in range(self.chance.choice((3, 3, 3, 0, 9)))]}
+    def some(self, members, make):
+        """An object with these members, sometimes without one of them or with another one."""
+        return {name: make() for name in self.chance.choice((members, members, members, members[1:], (*members, "more")))}
 
     def question(self, tasks):
         ask = self.chance.choice((0, 1, 2, 3, 3, 4, 5, 5, 5, 6, self.number()))
-        question = {"ask": ask, "process": self.process(), "told": [self.text() for _ in range(self.chance.choice((4, 4, 4, 0, 9)))], "facet": self.chance.choice(FACETS), "held": self.number(),
+        question = {"ask": ask, "pid": self.number(), "identity": self.some(("start", "stack", "code"), self.number),
+                    "told": self.some(("text", "seal"), self.text), "named": self.some(("text", "seal"), self.text), "facet": self.chance.choice(FACETS), "held": self.number(),
                     "task": self.chance.choice((*tasks, self.text(1))), "request": self.text()}
         if self.chance.random() < 0.2:
             question.pop(self.chance.choice(list(question)))

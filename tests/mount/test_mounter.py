@@ -262,7 +262,7 @@ class TakenOver:
         """The connection of a question, as a worker asks it."""
         ours, theirs = socket.socketpair()
         with theirs:
-            question = json.dumps({"ask": ask, "process": {"pid": pid, "identity": [0, 0, 0]}, "facet": "torch", "held": 0, "task": task,
+            question = json.dumps({"ask": ask, "pid": pid, "identity": {"start": 0, "stack": 0, "code": 0}, "facet": "torch", "held": 0, "task": task,
                                    "request": request}).encode()
             assert self.say(question, theirs.fileno(), *([] if further is None else [further.fileno()]))
         ours.settimeout(20)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "drain.h"
+#include "mount/drain.h"
 
 #include "inductorfs/base/log.h"
 #include "inductorfs/mount/layers.h"

@@ -14,7 +14,6 @@
 #include <string>
 #include <utility>
 
-#include "asked_processes.h"
 #include "inductorfs/base/capabilities.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/fingerprint/examiner.h"
@@ -24,6 +23,7 @@
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/supervisor/protocol.h"
+#include "mount/processes/asked_processes.h"
 
 namespace inductorfs::mount {
 namespace {

@@ -7,8 +7,8 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/supervisor/protocol.h"
-#include "service.h"
-#include "store_place.h"
+#include "mount/processes/store_place.h"
+#include "mount/service.h"
 
 /// How a worker leaves the mount to the next one.
 namespace inductorfs::mount {

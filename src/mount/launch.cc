@@ -17,7 +17,7 @@
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "inductorfs/takeover/region.h"
-#include "mounter_task.h"
+#include "mount/mounter/mounter_task.h"
 
 namespace inductorfs::mount {
 namespace {

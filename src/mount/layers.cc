@@ -13,7 +13,6 @@
 #include <memory>
 #include <utility>
 
-#include "asked_processes.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
@@ -33,11 +32,12 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/server_examination.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "mounter.h"
-#include "orders.h"
-#include "remote_options.h"
-#include "secrets.h"
-#include "store_place.h"
+#include "mount/cluster/orders.h"
+#include "mount/cluster/remote_options.h"
+#include "mount/mounter/mounter.h"
+#include "mount/processes/asked_processes.h"
+#include "mount/processes/secrets.h"
+#include "mount/processes/store_place.h"
 
 namespace inductorfs::mount {
 namespace {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "service.h"
+#include "mount/service.h"
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "asked_processes.h"
-#include "drain.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/own_user.h"
@@ -18,9 +16,11 @@
 #include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/own_mounts.h"
-#include "secrets.h"
-#include "store_place.h"
-#include "worker_filter.h"
+#include "mount/drain.h"
+#include "mount/processes/asked_processes.h"
+#include "mount/processes/secrets.h"
+#include "mount/processes/store_place.h"
+#include "mount/processes/worker_filter.h"
 
 namespace inductorfs::mount {
 

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 
-#include "heartbeat.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
@@ -20,9 +19,10 @@
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/warmer.h"
 #include "inductorfs/places/also.h"
-#include "mounter.h"
-#include "notes.h"
-#include "own_messenger.h"
+#include "mount/cluster/heartbeat.h"
+#include "mount/mounter/mounter.h"
+#include "mount/mounter/notes.h"
+#include "mount/processes/own_messenger.h"
 
 namespace inductorfs::mount {
 

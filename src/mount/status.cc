@@ -7,14 +7,14 @@
 #include <ctime>
 #include <utility>
 
-#include "asked_processes.h"
 #include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/worker_tree.h"
-#include "store_place.h"
-#include "worker_filter.h"
+#include "mount/processes/asked_processes.h"
+#include "mount/processes/store_place.h"
+#include "mount/processes/worker_filter.h"
 
 namespace inductorfs::mount {
 

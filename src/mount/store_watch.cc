@@ -6,7 +6,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/config/text.h"
-#include "store_place.h"
+#include "mount/processes/store_place.h"
 
 namespace inductorfs::mount {
 

@@ -29,10 +29,10 @@
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/supervisor/protocol.h"
-#include "mounter.h"
-#include "service.h"
-#include "store_place.h"
-#include "worker_filter.h"
+#include "mount/mounter/mounter.h"
+#include "mount/processes/store_place.h"
+#include "mount/processes/worker_filter.h"
+#include "mount/service.h"
 
 namespace inductorfs::mount {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "asked_processes.h"
+#include "mount/processes/asked_processes.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

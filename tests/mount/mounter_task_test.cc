@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mounter_task.h"
+#include "mount/mounter/mounter_task.h"
 
 #include <gtest/gtest.h>
 

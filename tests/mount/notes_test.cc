@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "notes.h"
+#include "mount/mounter/notes.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "orders.h"
+#include "mount/cluster/orders.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

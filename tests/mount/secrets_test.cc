@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "secrets.h"
+#include "mount/processes/secrets.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

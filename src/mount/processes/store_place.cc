@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store_place.h"
+#include "mount/processes/store_place.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hash_factors.h"
+#include "mount/cluster/hash_factors.h"
 
 #include <algorithm>
 #include <functional>

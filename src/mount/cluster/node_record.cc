@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node_record.h"
+#include "mount/cluster/node_record.h"
 
 namespace inductorfs::mount {
 

@@ -2,7 +2,7 @@
 #include "inductorfs/mount/server.h"
 
 #include "inductorfs/base/log.h"
-#include "remote_options.h"
+#include "mount/cluster/remote_options.h"
 
 namespace inductorfs::mount {
 namespace {

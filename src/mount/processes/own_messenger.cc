@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "own_messenger.h"
+#include "mount/processes/own_messenger.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

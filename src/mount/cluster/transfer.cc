@@ -26,7 +26,7 @@
 #include "inductorfs/mount/process.h"
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
-#include "orders.h"
+#include "mount/cluster/orders.h"
 
 namespace inductorfs::mount {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "warming.h"
+#include "mount/cluster/warming.h"
 
 namespace inductorfs::mount {
 

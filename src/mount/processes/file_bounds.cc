@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "file_bounds.h"
+#include "mount/processes/file_bounds.h"
 
 #include <fcntl.h>
 #include <linux/landlock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "heartbeat.h"
+#include "mount/cluster/heartbeat.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

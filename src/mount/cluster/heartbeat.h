@@ -10,7 +10,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/mount/layers.h"
-#include "orders.h"
+#include "mount/cluster/orders.h"
 
 namespace inductorfs::mount {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mounter.h"
+#include "mount/mounter/mounter.h"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mounter_task.h"
+#include "mount/mounter/mounter_task.h"
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/also_state_json.h"
 #include "inductorfs/redis/url.h"
-#include "secrets.h"
+#include "mount/processes/secrets.h"
 
 namespace inductorfs::mount {
 

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "hash_factors.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
+#include "mount/cluster/hash_factors.h"
 
 namespace inductorfs::mount {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_filter.h"
+#include "mount/processes/worker_filter.h"
 
-#include "asked_processes.h"
-#include "file_bounds.h"
 #include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/mount_table.h"
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/redis/prepare.h"
+#include "mount/processes/asked_processes.h"
+#include "mount/processes/file_bounds.h"
 
 namespace inductorfs::mount {
 namespace {

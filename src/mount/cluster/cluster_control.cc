@@ -16,9 +16,9 @@
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
-#include "node_record.h"
-#include "orders.h"
-#include "remote_options.h"
+#include "mount/cluster/node_record.h"
+#include "mount/cluster/orders.h"
+#include "mount/cluster/remote_options.h"
 
 namespace inductorfs::mount {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "warming.h"
+#include "mount/cluster/warming.h"
 
 #include <algorithm>
 #include <memory>

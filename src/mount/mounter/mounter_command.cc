@@ -33,10 +33,10 @@
 #include "inductorfs/places/sweep.h"
 #include "inductorfs/redis/url.h"
 #include "inductorfs/supervisor/protocol.h"
-#include "mounter.h"
-#include "mounter_task.h"
-#include "notes.h"
-#include "secrets.h"
+#include "mount/mounter/mounter.h"
+#include "mount/mounter/mounter_task.h"
+#include "mount/mounter/notes.h"
+#include "mount/processes/secrets.h"
 
 namespace inductorfs::mount {
 

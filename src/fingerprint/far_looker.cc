@@ -42,8 +42,8 @@ bool is_pagemap_of(const Fd& fd, pid_t pid) {
 
 class FarLooker final : public Looker {
  public:
-  FarLooker(int socket, std::function<void()> stands_still, Milliseconds patience)
-      : link_(socket, std::move(stands_still)), patience_(patience) {}
+  FarLooker(std::shared_ptr<const ExaminerLink> examiner, Milliseconds patience)
+      : examiner_(std::move(examiner)), patience_(patience) {}
 
   Looked<Process> look_at(pid_t pid, const ProcessIdentity& identity) override {
     Question question;
@@ -66,7 +66,7 @@ class FarLooker final : public Looker {
   }
 
   std::optional<ProcessIdentity> identity_of(pid_t pid) override {
-    const auto signs = link_.signs_of(pid);
+    const auto signs = examiner_->signs_of(pid);
     if (!signs || signs->pid != pid) return std::nullopt;
     return ProcessIdentity{signs->start, signs->stack, signs->code};
   }
@@ -109,20 +109,20 @@ class FarLooker final : public Looker {
  private:
   /// Nothing when no answer came in time, or there will be none.
   [[nodiscard]] std::optional<ExaminerAnswer> ask(const Question& question, Milliseconds patience) const {
-    auto answer = link_.line().ask(question, Deadline::after(patience));
+    auto answer = examiner_->line().ask(question, Deadline::after(patience));
     if (!answer || answer->line != kFailed) return answer;
     log::write_limited(log::Level::kWarning, "fingerprint.look_failed", {});
     return std::nullopt;
   }
 
-  const ExaminerLink link_;
+  const std::shared_ptr<const ExaminerLink> examiner_;
   const Milliseconds patience_;
 };
 
 }  // namespace
 
-std::unique_ptr<Looker> make_far_looker(int socket, std::function<void()> stands_still, Milliseconds patience) {
-  return std::make_unique<FarLooker>(socket, std::move(stands_still), patience);
+std::unique_ptr<Looker> make_far_looker(std::shared_ptr<const ExaminerLink> examiner, Milliseconds patience) {
+  return std::make_unique<FarLooker>(std::move(examiner), patience);
 }
 
 }  // namespace inductorfs::fingerprint

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "inductorfs/base/clock.h"
+#include "inductorfs/fingerprint/examiner.h"
 #include "package_reader.h"
 #include "writers_process.h"
 
@@ -46,10 +46,9 @@ class Looker {
   [[nodiscard]] virtual std::optional<Fact> read_package(const PackageRequest& request) = 0;
 };
 
-/// Has the examiner at the other end of `socket` (examiner.h) look, which stays the caller's. An answer is waited for
-/// as long as `patience`; a question that was cut off is asked again until then. `stands_still` is called when the
-/// examiner takes no questions.
-[[nodiscard]] std::unique_ptr<Looker> make_far_looker(int socket, std::function<void()> stands_still,
+/// Has the examiner look. An answer is waited for as long as `patience`; a question that was cut off is asked again
+/// until then.
+[[nodiscard]] std::unique_ptr<Looker> make_far_looker(std::shared_ptr<const ExaminerLink> examiner,
                                                       Milliseconds patience);
 
 }  // namespace inductorfs::fingerprint

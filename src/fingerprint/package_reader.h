@@ -18,10 +18,11 @@ struct PackageRequest {
   Process process;  ///< its root, its user, and what was told of it; else its packages, files, compiler and soabi
   /// The files of a process with another root; nullptr: they are read through Process::root.
   std::shared_ptr<const Held> held;
-  std::string cache_file;  ///< as ProbeOptions::cache_file
-  std::string program;     ///< as WritersOptions::package_reader
   Milliseconds deadline{30'000};
-  std::string path{};  ///< of have_package_read(): what is read, for people
+  // Of have_package_read():
+  std::string cache_file{};  ///< as ProbeOptions::cache_file
+  std::string program{};     ///< as ExaminerOptions::package_reader
+  std::string path{};        ///< what is read, for people
 };
 /// Has it read with the rights of the process's user; no symbolic link is followed out of the process's root. Returns a
 /// line that fact_from() reads, which nobody has looked at: it is the reader's, who may be in the hands of what he

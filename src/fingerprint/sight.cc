@@ -16,10 +16,6 @@ constexpr size_t kThreadsPerProcess = 16;
 /// What an examiner needs to give a child up, and to say so.
 constexpr Milliseconds kToSaySo{5000};
 
-std::shared_ptr<Looker> looker_of(const WritersOptions& options) {
-  return make_far_looker(options.examiner, options.examiner_stands_still, options.package_deadline + kToSaySo);
-}
-
 /// Of too many it forgets an eighth, those that were not used for longest: to look for one at each call would take
 /// longer than what is remembered saves.
 template <typename Value>
@@ -52,9 +48,9 @@ Sight::Sight(const WritersOptions& options, Milliseconds wait)
     : options_(options),
       wait_(wait),
       reader_(options.proc),
-      looker_(looker_of(options)),
+      looker_(make_far_looker(options.examiner, options.package_deadline + kToSaySo)),
       kept_(std::min(options.process_limit, most_descriptors())),
-      packages_({options.cache_file, options.package_reader, options.package_deadline, looker_}) {}
+      packages_(options.package_deadline, looker_) {}
 
 void Sight::recognise(pid_t pid, ProcessStat& stat) {
   if (stat.identity.shows_program()) return;

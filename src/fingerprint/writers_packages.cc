@@ -207,13 +207,13 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shar
       auto earlier = cached.last.fact.known ? std::optional<Reading>(std::move(cached.last)) : std::nullopt;
       cached = {true, {{}, begun}, system_clock().now(), false, process.owner, std::move(earlier)};
     }
-    if (system_clock().now() - cached.at < options_.deadline) return std::nullopt;
-    return package_not_in_time(path, options_.deadline);
+    if (system_clock().now() - cached.at < deadline_) return std::nullopt;
+    return package_not_in_time(path, deadline_);
   });
   if (!begins) return answer;
   if (!process.root.empty()) {
     if (!held) {
-      auto looked = options_.looker->hold(process);
+      auto looked = looker_->hold(process);
       if (looked.is_late) {
         not_read(*facts_, name, std::nullopt);
         return kept(name, process);
@@ -227,18 +227,17 @@ std::optional<Fact> Packages::ask(Facet facet, const Process& process, std::shar
     }
   }
   ++reads_;
-  const PackageRequest request{facet, process, held, options_.cache_file, options_.reader, options_.deadline};
+  const PackageRequest request{facet, process, held, deadline_};
   // Behind packages that do not answer nothing is read that nobody waits for any more, and no namespace held for it.
-  const SteadyTime late = system_clock().now() + options_.deadline;
-  const bool taken =
-      readers_.run(process.owner, [request, name, path, late, begun, facts = facts_, looker = options_.looker] {
-        if (system_clock().now() > late) {
-          not_read(*facts, name, package_not_in_time(path, request.deadline));
-        } else {
-          auto fact = looker->read_package(request);
-          fact ? keep(*facts, name, request, {std::move(*fact), begun}) : not_read(*facts, name, std::nullopt);
-        }
-      });
+  const SteadyTime late = system_clock().now() + deadline_;
+  const bool taken = readers_.run(process.owner, [request, name, path, late, begun, facts = facts_, looker = looker_] {
+    if (system_clock().now() > late) {
+      not_read(*facts, name, package_not_in_time(path, request.deadline));
+    } else {
+      auto fact = looker->read_package(request);
+      fact ? keep(*facts, name, request, {std::move(*fact), begun}) : not_read(*facts, name, std::nullopt);
+    }
+  });
   if (taken) return std::nullopt;
   not_read(*facts_, name, std::nullopt);
   return kept(name, process);

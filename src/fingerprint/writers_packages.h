@@ -23,13 +23,8 @@ namespace inductorfs::fingerprint {
 /// use.
 class Packages {
  public:
-  struct Options {
-    std::string cache_file;  ///< as ProbeOptions::cache_file
-    std::string reader;      ///< as WritersOptions::package_reader
-    Milliseconds deadline;   ///< as WritersOptions::package_deadline
-    std::shared_ptr<Looker> looker;
-  };
-  explicit Packages(Options options) : options_(std::move(options)) {}
+  /// `deadline` is WritersOptions::package_deadline.
+  Packages(Milliseconds deadline, std::shared_ptr<Looker> looker) : deadline_(deadline), looker_(std::move(looker)) {}
 
   /// Returns the torch, triton, engine, libc or compiler facet of the process's environment if it was read recently,
   /// and since the process began: a package may have been changed before a new process loads it;
@@ -80,7 +75,8 @@ class Packages {
   /// `fact`: why it was not read; empty to keep nothing.
   static void not_read(Guarded<CachedFacts>& facts, const std::string& name, std::optional<Fact> fact);
 
-  const Options options_;
+  const Milliseconds deadline_;
+  const std::shared_ptr<Looker> looker_;
   std::atomic<uint64_t> reads_{0};
   std::shared_ptr<Guarded<CachedFacts>> facts_ = std::make_shared<Guarded<CachedFacts>>();
   Background readers_{"package-read", kReaders, kReadersOfOne};

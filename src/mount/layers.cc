@@ -234,13 +234,10 @@ Result<fingerprint::Fingerprint> first_facts(Layers& layers) {
 
 Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settings, const config::Ownership& ownership,
                                                   const TakeoverState& takeover, Layers& layers) {
-  const host::FactsRequest request = facts_request(settings);
   Result<fingerprint::Fingerprint> facts = takeover.facts ? *takeover.facts : first_facts(layers);
   if (!facts) return fail(facts.error());
   fingerprint::WritersOptions options;
-  options.cache_file = request.cache_file;
-  options.examiner = takeover.examiner;
-  options.examiner_stands_still = takeover.examiner_stands_still;
+  options.examiner = layers.examiner;
   options.is_ours = [examiner = layers.examiner](pid_t process) { return is_own(examiner, process); };
   std::unique_ptr<host::LearnedEnvironments> learned;
   if (settings.writers == config::WritersPolicy::kLearned) {

@@ -30,6 +30,7 @@
 namespace {
 
 using inductorfs::Milliseconds;
+using inductorfs::fingerprint::ExaminerLink;
 using inductorfs::fingerprint::Facet;
 using inductorfs::fingerprint::JobFacts;
 using inductorfs::fingerprint::Writers;
@@ -107,8 +108,8 @@ double learned(Writers& writers, const Job& job) {
   std::exit(1);
 }
 
-/// The socket to an examiner that ends with this process.
-int examiner_with(const std::string& memory) {
+/// An examiner that ends with this process.
+std::shared_ptr<const ExaminerLink> examiner_with(const std::string& memory) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::exit(1);
   if (fork() == 0) {
@@ -119,7 +120,7 @@ int examiner_with(const std::string& memory) {
     _exit(0);
   }
   (void)close(ends[1]);
-  return ends[0];
+  return std::make_shared<const ExaminerLink>(ends[0], [] {});
 }
 
 int learn_costs(const char* python, int rounds) {

@@ -82,10 +82,10 @@ class ExaminerChildren : public ::testing::Test {
  protected:
   void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   std::shared_ptr<Looker> open(Milliseconds deadline) {
-    WritersOptions options = writers_options();
+    OptionsOfTests options = writers_options();
     options.proc = proc_.path();
     options.package_deadline = deadline;
-    return make_far_looker(
+    return far_looker(
         examiner_for(options), [] {}, kLong);
   }
   /// Adds a process that can be looked at at once.
@@ -238,12 +238,12 @@ TEST_F(ExaminerChildren, ThatReadTooLongLeaveNoReader) {
   const std::string number = temporary_ / "pid";
   const std::string fifo = temporary_ / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  WritersOptions options = writers_options();
+  OptionsOfTests options = writers_options();
   options.package_deadline = Milliseconds(2000);
   options.package_reader = temporary_ / "reader";
   write_text(options.package_reader, "#!/bin/sh\necho $$ > " + number + "\nread line < " + fifo + "\n");
   fs::permissions(options.package_reader, fs::perms::owner_all);
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       examiner_for(options), [] {}, kLong);
   PackageRequest request;
   request.process.pid = ::getpid();
@@ -280,12 +280,12 @@ TEST_F(ExaminerChildren, ReadInTheRootOfAProcessThatHasNothingMapped) {
   const ProcReader reader("/proc");
   const Deadline deadline = Deadline::after(kLong);
   while (reader.space_of(pid) == reader.space_of(::getpid()) && !deadline.passed()) std::this_thread::yield();
-  WritersOptions options = writers_options();
+  OptionsOfTests options = writers_options();
   options.package_reader = temporary_ / "reader";
   const std::string told = temporary_ / "told";
   write_text(options.package_reader, "#!/bin/sh\nenv > " + told + "\n");
   fs::permissions(options.package_reader, fs::perms::owner_all);
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       examiner_for(options), [] {}, kLong);
   PackageRequest request;
   request.process.pid = pid;

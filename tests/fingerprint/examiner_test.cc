@@ -84,7 +84,7 @@ TEST(Examiner, IsNotBelievedWhatItCannotMean) {
         R"({"pid":)" + std::string(400'000, '[') + "\n", to_text(another) + "\n"}) {
     SCOPED_TRACE(lie);
     const Ends ends = new_ends();
-    const auto looker = make_far_looker(
+    const auto looker = far_looker(
         ends.worker.get(), [] {}, kLong);
     std::jthread liar([&] {
       for (int i = 0; i < 4; ++i) say(next_question(ends.examiner.get()), taken() + lie);
@@ -102,7 +102,7 @@ TEST(Examiner, IsNotBelievedWhatItCannotMean) {
 TEST(Examiner, ThatHasEndedIsAskedAgainWhenAnotherOneIsThere) {
   const Ends ends = new_ends();
   const Process own = own_process();
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       ends.worker.get(), [] {}, kLong);
   std::jthread examiners([&] {
     for (int i = 0; i < 3; ++i) (void)next_question(ends.examiner.get());  // it is hung up on
@@ -120,7 +120,7 @@ TEST(Examiner, ThatTakesNoQuestionIsTold) {
   const Ends ends = new_ends();
   const Process own = own_process();
   std::atomic<int> told{0};
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       ends.worker.get(), [&told] { ++told; }, Milliseconds(2500));
   const auto looked = looker->look_at(own.pid, own.identity);
   EXPECT_TRUE(looked.is_late && !looked.found);
@@ -136,7 +136,7 @@ TEST(Examiner, IsAskedWhoseAProcessIsAndNotItsChild) {
   lie.user.reads_all = true;
   lie.space = "mnt:[1]";
   lie.root = "/proc/1/root";
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       ends.worker.get(), [] {}, kLong);
   std::jthread liar([&] { say(next_question(ends.examiner.get()), taken() + to_text(lie) + "\n"); });
   const auto looked = looker->look_at(own.pid, own.identity);
@@ -163,7 +163,7 @@ TEST(Examiner, IsGivenNoOtherFileForTheSignOfAnExec) {
   for (const Fd* sent : {&ends_of_pipe[0], &of_disk, &of_another, &another, &right}) {
     SCOPED_TRACE(sent->get());
     const Ends ends = new_ends();
-    const auto looker = make_far_looker(
+    const auto looker = far_looker(
         ends.worker.get(), [] {}, kLong);
     std::jthread examiner([&] {
       const Fd connection = next_question(ends.examiner.get());
@@ -198,7 +198,7 @@ TEST(Examiner, HasWhatOnlyReadsDoNothingElse) {
 TEST(Examiner, WhoseChildrenCrashIsAskedTwice) {
   const Ends ends = new_ends();
   const Process own = own_process();
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       ends.worker.get(), [] {}, kLong);
   std::jthread examiner([&] {
     for (int i = 0; i < 2; ++i) say(next_question(ends.examiner.get()), taken() + std::string(kFailed) + "\n");
@@ -210,7 +210,7 @@ TEST(Examiner, ThatIsAtAQuestionIsLeftAtIt) {
   const Ends ends = new_ends();
   const Process own = own_process();
   std::atomic<int> told{0};
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       ends.worker.get(), [&told] { ++told; }, Milliseconds(2500));
   Fd connection;
   std::jthread examiner([&] {
@@ -222,7 +222,7 @@ TEST(Examiner, ThatIsAtAQuestionIsLeftAtIt) {
 }
 
 TEST(Examiner, AnswersAWorkerThatLies) {
-  const WritersOptions options = writers_options();
+  const OptionsOfTests options = writers_options();
   const int socket = examiner_for(options);
   const Process own = own_process();
   for (const std::string& lie :
@@ -236,7 +236,7 @@ TEST(Examiner, AnswersAWorkerThatLies) {
     (void)send_question(socket, lie, ends.examiner.get());
   }
   (void)::send(socket, "without a connection", 20, MSG_NOSIGNAL);
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       socket, [] {}, kLong);
   const auto looked = looker->look_at(own.pid, own.identity);
   ASSERT_TRUE(looked.found.has_value());
@@ -244,7 +244,7 @@ TEST(Examiner, AnswersAWorkerThatLies) {
 }
 
 TEST(Examiner, LooksAtNoOtherProcessOfThatNumber) {
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       examiner_for(writers_options()), [] {}, kLong);
   Process own = own_process();
   ++own.identity.start;
@@ -255,9 +255,9 @@ TEST(Examiner, LooksAtNoOtherProcessOfThatNumber) {
 
 /// The number may have been another examiner's, for the files of another process.
 TEST(Examiner, HoldsNoFilesForAnotherProcessOfTheNumber) {
-  const WritersOptions options = writers_options();
+  const OptionsOfTests options = writers_options();
   const int socket = examiner_for(options);
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       socket, [] {}, kLong);
   const Process own = own_process();
   const auto held = looker->hold(own);
@@ -275,7 +275,7 @@ TEST(Examiner, HoldsNoFilesForAnotherProcessOfTheNumber) {
 
 /// A worker that was taken over would have it read what only root may read, and hear versions and digests of it.
 TEST(Examiner, ReadsNoFilesButThoseThatItsChildrenHaveFound) {
-  const auto looker = make_far_looker(
+  const auto looker = far_looker(
       examiner_for(writers_options()), [] {}, kLong);
   const Process own = own_process();
   const auto looked = looker->look_at(own.pid, own.identity);

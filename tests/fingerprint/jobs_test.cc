@@ -191,7 +191,7 @@ TEST_F(JobsTest, ForgetThatAProcessHasNoPackage) {
   Program program;
   EXPECT_EQ(job_of(program).kind, JobFacts::Kind::kNeither);
   site_.load_torch(program);
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.environment_age = Milliseconds{0};
   writers_ = testing::open_patient_writers(options, counters_);
   expect_equal(job_of(program), facts_of(site_));
@@ -233,7 +233,7 @@ TEST_F(JobsTest, DoNotKnowATorchThatWasReplaced) {
 /// Packages whose reader waits until let_go().
 class SlowPackages {
  public:
-  SlowPackages(const TemporaryDirectory& directory, WritersOptions& options) : gate_(directory / "gate") {
+  SlowPackages(const TemporaryDirectory& directory, testing::OptionsOfTests& options) : gate_(directory / "gate") {
     EXPECT_EQ(::mkfifo(gate_.c_str(), 0600), 0);
     options.package_reader = directory / "reader";
     // Reading it ends with the last writer, which is this process.
@@ -290,7 +290,7 @@ class JobsOfWorkersTest : public JobsTest {
     writers_ = testing::open_patient_writers(options_, counters_);
   }
   NumberedEnvironments environments_;
-  WritersOptions options_ = testing::writers_options();
+  testing::OptionsOfTests options_ = testing::writers_options();
 };
 
 TEST_F(JobsOfWorkersTest, KeepTheAnswerOverTheNextWorker) {
@@ -372,7 +372,7 @@ class SlowJobsTest : public JobsTest {
   [[nodiscard]] JobFacts look(pid_t pid, Milliseconds patience) {
     return writers_->job_of(pid, {false, patience, [this] { ++turns_; }});
   }
-  WritersOptions options_ = testing::writers_options();
+  testing::OptionsOfTests options_ = testing::writers_options();
   SlowPackages packages_{temporary_, options_};
   std::atomic<int> turns_{0};
 };
@@ -433,7 +433,7 @@ TEST_F(SlowJobsTest, DoNotWaitWhenTooManyOfTheirUserDo) {
 }
 
 TEST_F(JobsTest, HaveAnotherAnswerWhenTorchIsThere) {
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.environment_age = Milliseconds{0};
   writers_ = testing::open_patient_writers(options, counters_);
   Program program;
@@ -451,7 +451,7 @@ TEST_F(JobsTest, HaveAnotherAnswerWhenTorchIsThere) {
 }
 
 TEST_F(JobsTest, RememberALimitedNumberOfProcesses) {
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.process_limit = 1;
   writers_ = testing::open_patient_writers(options, counters_);
   Program one;

@@ -29,14 +29,14 @@ class LookTest : public ::testing::Test {
     const auto line = [](const std::string& path) { return "1000-2000 r--p 00000000 fe:00 1    " + path + "\n"; };
     return line(site_.libtorch()) + line(site_.torch() + "/_C." + testing::kSoabi + ".so");
   }
-  std::unique_ptr<testing::WritersOfMount> open(const WritersOptions& options) {
+  std::unique_ptr<testing::WritersOfMount> open(const testing::OptionsOfTests& options) {
     WritersOptions with = options;
-    with.examiner = testing::examiner_for(options);
+    with.examiner = std::make_shared<const ExaminerLink>(testing::examiner_for(options), [] {});
     return std::make_unique<testing::WritersOfMount>(open_writers_that_wait(with, counters_, kWait),
                                                      testing::facts_of(site_));
   }
-  [[nodiscard]] WritersOptions options() const {
-    WritersOptions result = testing::writers_options();
+  [[nodiscard]] testing::OptionsOfTests options() const {
+    testing::OptionsOfTests result = testing::writers_options();
     result.proc = proc_.path();
     return result;
   }
@@ -80,7 +80,7 @@ TEST_F(LookTest, WaitsOnceForAUserWhoseProcessIsStuck) {
 }
 
 TEST_F(LookTest, GivesUpAtTheDeadline) {
-  WritersOptions impatient = options();
+  testing::OptionsOfTests impatient = options();
   impatient.package_deadline = Milliseconds{200};
   const auto writers = open(impatient);
   const auto writer = writers->identify(kStuck);

@@ -42,7 +42,7 @@ class NamedFilesTest : public ::testing::Test {
   void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   NamedFilesTest() { write_text(own_ptxas(site_), elf("ptxas 13.2")); }
 
-  void open(const Environment& declared = {}, WritersOptions options = testing::writers_options()) {
+  void open(const Environment& declared = {}, testing::OptionsOfTests options = testing::writers_options()) {
     ProbeOptions probe;
     probe.environment = declared;
     Fingerprint facts = facts_of(site_);
@@ -165,7 +165,7 @@ TEST_F(NamedFilesTest, OtherFilesAreComparedInTheSameWay) {
 }
 
 TEST_F(NamedFilesTest, AReaderThatDoesNotEndIsGivenUp) {
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   open({}, options);
   EXPECT_EQ(judge({}).match, Match::kMatches);
   options.package_deadline = Milliseconds{300};

@@ -130,11 +130,10 @@ class Listening : public ::testing::Environment {
 const ::testing::Environment* const listening = ::testing::AddGlobalTestEnvironment(new Listening);
 
 /// The socket to an examiner with these options, which ends with this process.
-int examiner_for(const WritersOptions& options) {
+int examiner_for(const OptionsOfTests& options) {
   static std::map<std::vector<std::string>, int> examiners;
-  std::vector<std::string> words{EXAMINER_PATH,          "3",
-                                 options.proc,           options.cache_file,
-                                 options.package_reader, std::to_string(options.package_deadline.count())};
+  std::vector<std::string> words{EXAMINER_PATH, "3", options.proc, options.package_reader,
+                                 std::to_string(options.package_deadline.count())};
   const auto known = examiners.find(words);
   if (known != examiners.end()) return known->second;
   std::array<int, 2> ends{-1, -1};
@@ -166,21 +165,19 @@ Fact read_package(const PackageRequest& request) {
   return fact_from(request.facet, have_package_read(named)).value_or(Fact());
 }
 
-WritersOptions writers_options() {
-  WritersOptions options;
-  options.package_reader = PACKAGE_READER_PATH;
-  return options;
+std::unique_ptr<Looker> far_looker(int socket, std::function<void()> stands_still, Milliseconds patience) {
+  return make_far_looker(std::make_shared<const ExaminerLink>(socket, std::move(stands_still)), patience);
 }
 
-std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Counters& counters) {
+std::unique_ptr<Writers> open_patient_writers(const OptionsOfTests& options, Counters& counters) {
   constexpr Milliseconds kWait = std::chrono::seconds(20) * inductorfs::testing::kSlowness;
   WritersOptions with = options;
-  with.examiner = examiner_for(options);
+  with.examiner = std::make_shared<const ExaminerLink>(examiner_for(options), [] {});
   set_right_to_look(false);  // until the next test
   return open_writers_that_wait(with, counters, kWait);
 }
 
-std::unique_ptr<WritersOfMount> open_patient_writers(const WritersOptions& options, const Fingerprint& facts,
+std::unique_ptr<WritersOfMount> open_patient_writers(const OptionsOfTests& options, const Fingerprint& facts,
                                                      Counters& counters) {
   return std::make_unique<WritersOfMount>(open_patient_writers(options, counters), facts);
 }

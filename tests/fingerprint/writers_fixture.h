@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "fake_packages.h"
+#include "fingerprint/looker.h"
 #include "fingerprint/package_reader.h"
 #include "fingerprint/writers_process.h"
 #include "inductorfs/base/counters.h"
@@ -87,16 +88,21 @@ class Site {
 /// The facts of a mount with that site, this host's libc and nothing declared.
 [[nodiscard]] Fingerprint facts_of(const Site& site, const Environment& declared = {});
 
+/// What a test wants of Writers and of their examiner.
+struct OptionsOfTests : WritersOptions {
+  std::string package_reader = PACKAGE_READER_PATH;  ///< ExaminerOptions::package_reader
+};
 /// Returns the socket to an examiner with these options, which ends with this process.
-[[nodiscard]] int examiner_for(const WritersOptions& options);
+[[nodiscard]] int examiner_for(const OptionsOfTests& options);
+/// As make_far_looker(), and ExaminerLink of that socket.
+[[nodiscard]] std::unique_ptr<Looker> far_looker(int socket, std::function<void()> stands_still, Milliseconds patience);
 /// Makes what this process says be told by a child of such an examiner.
 void tell(Process& process);
 /// As have_package_read(), of a process that nobody has told of.
 [[nodiscard]] Fact read_package(const PackageRequest& request);
-/// As a test wants them: packages are read by the reader of the tests.
-[[nodiscard]] WritersOptions writers_options();
+[[nodiscard]] inline OptionsOfTests writers_options() { return {}; }
 /// As open_writers, and waits long for a look at a process.
-[[nodiscard]] std::unique_ptr<Writers> open_patient_writers(const WritersOptions& options, Counters& counters);
+[[nodiscard]] std::unique_ptr<Writers> open_patient_writers(const OptionsOfTests& options, Counters& counters);
 /// Asks until there is an answer.
 [[nodiscard]] Judgement judge_to_the_end(Writers& writers, const Writer* writer, std::span<const Facet> facets,
                                          const ExpectedFacts& expected);
@@ -123,7 +129,7 @@ class WritersOfMount {
   std::unique_ptr<Writers> writers_;
   ExpectedFacts expected_;
 };
-[[nodiscard]] std::unique_ptr<WritersOfMount> open_patient_writers(const WritersOptions& options,
+[[nodiscard]] std::unique_ptr<WritersOfMount> open_patient_writers(const OptionsOfTests& options,
                                                                    const Fingerprint& facts, Counters& counters);
 [[nodiscard]] inline Judgement judge_to_the_end(WritersOfMount& writers, const Writer* writer,
                                                 std::span<const Facet> facets) {

@@ -30,7 +30,7 @@ class WritersJudgeTest : public ::testing::Test {
  protected:
   void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
   void open(const Fingerprint& facts) {
-    WritersOptions options = testing::writers_options();
+    testing::OptionsOfTests options = testing::writers_options();
     options.environment_age = Milliseconds{0};
     writers_ = testing::open_patient_writers(options, facts, counters_);
   }

@@ -41,14 +41,18 @@ class ReadsPackages final : public Looker {
   std::optional<ProcessIdentity> identity_of(pid_t) override { return std::nullopt; }
   Looked<Variables> variables_of(const Process&) override { return {}; }
   Looked<std::shared_ptr<const Held>> hold(const Process&) override { return {}; }
-  std::optional<Fact> read_package(const PackageRequest& request) override { return testing::read_package(request); }
+  std::optional<Fact> read_package(const PackageRequest& request) override {
+    PackageRequest with_reader = request;
+    with_reader.program = PACKAGE_READER_PATH;
+    return testing::read_package(with_reader);
+  }
 };
 
 /// Packages whose files somebody chose so that reading them does not end.
 class PackagesTest : public ::testing::Test {
  protected:
   void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
-  std::unique_ptr<testing::WritersOfMount> open(WritersOptions options = testing::writers_options()) {
+  std::unique_ptr<testing::WritersOfMount> open(testing::OptionsOfTests options = testing::writers_options()) {
     return testing::open_patient_writers(options, testing::facts_of(site_), counters_);
   }
   static Judgement judge(testing::WritersOfMount& writers, const Program& program) {
@@ -119,7 +123,7 @@ TEST_F(PackagesTest, ReadsACompilerThatClaimsToBeLargeInPieces) {
 }
 
 TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.package_deadline = Milliseconds{300};
   options.package_reader = temporary_ / "reader";
   const std::string fifo = temporary_ / "fifo";
@@ -136,9 +140,7 @@ TEST_F(PackagesTest, GivesUpAReaderThatDoesNotEnd) {
 }
 
 TEST_F(PackagesTest, ForgetsNobodysPackageForTheManyOfAnother) {
-  const WritersOptions options = testing::writers_options();
-  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness},
-                     std::make_shared<ReadsPackages>()});
+  Packages packages(Milliseconds{20'000 * kSlowness}, std::make_shared<ReadsPackages>());
   Process mine;
   mine.owner = 1000;
   mine.torch = {site_.torch(), false, "mine"};
@@ -269,9 +271,7 @@ TEST_F(PackagesTest, FollowsNoLinkOfProcToAnotherUsersFiles) {
 }
 
 TEST_F(PackagesTest, AreKnownToEachUserByHisOwnRights) {
-  const WritersOptions options = testing::writers_options();
-  Packages packages({options.cache_file, options.package_reader, Milliseconds{20'000 * kSlowness},
-                     std::make_shared<ReadsPackages>()});
+  Packages packages(Milliseconds{20'000 * kSlowness}, std::make_shared<ReadsPackages>());
   Process mine;
   mine.torch = {site_.torch(), false, "one"};
   mine.user = {1001, 1001, {5}};
@@ -307,7 +307,7 @@ TEST_F(PackagesTest, FollowsNoLinkOfAContainerToTheHost) {
 }
 
 TEST_F(PackagesTest, SaysWhyAReaderFailed) {
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.package_reader = temporary_ / "reader";
   write_script(options.package_reader, "echo no memory >&2; exit 7");
   const auto writers = open(options);

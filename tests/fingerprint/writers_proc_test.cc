@@ -62,7 +62,7 @@ class FakeProcTest : public ::testing::Test {
     return range + " r--p 00000000 fe:00 247134                     " + path + "\n";
   }
   std::unique_ptr<testing::WritersOfMount> open(const std::string& package_reader = {}) {
-    WritersOptions options = testing::writers_options();
+    testing::OptionsOfTests options = testing::writers_options();
     options.proc = proc_;
     if (!package_reader.empty()) options.package_reader = package_reader;
     return testing::open_patient_writers(options, testing::facts_of(site_), counters_);

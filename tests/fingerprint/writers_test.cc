@@ -27,11 +27,11 @@ using testing::write_text;
 class WritersTest : public ::testing::Test {
  protected:
   void SetUp() override { INDUCTORFS_NEEDS_OWN_PROC(); }
-  std::unique_ptr<testing::WritersOfMount> open(WritersOptions options = testing::writers_options()) {
+  std::unique_ptr<testing::WritersOfMount> open(testing::OptionsOfTests options = testing::writers_options()) {
     return testing::open_patient_writers(options, facts_of(site_), counters_);
   }
-  static WritersOptions always_anew() {
-    WritersOptions options = testing::writers_options();
+  static testing::OptionsOfTests always_anew() {
+    testing::OptionsOfTests options = testing::writers_options();
     options.environment_age = Milliseconds{0};
     return options;
   }
@@ -111,7 +111,7 @@ TEST_F(WritersTest, ReadsManyAndLongVariables) {
 TEST_F(WritersTest, KeepsAnEnvironmentForAWhile) {
   Program program;
   site_.load_torch(program);
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.environment_age = std::chrono::hours{1};
   const auto writers = open(options);
   const auto first = writers->identify(program.pid());
@@ -238,7 +238,7 @@ TEST_F(WritersTest, NoticesThatTorchWasReplacedUnderAProcess) {
 }
 
 TEST_F(WritersTest, RemembersAsManyProcessesAsItsLimit) {
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.process_limit = 2;
   const auto writers = open(options);
   std::vector<std::unique_ptr<Program>> programs;
@@ -270,7 +270,7 @@ TEST_F(WritersTest, LooksAgainOnlyAtWhatHasMappedMore) {
   };
   for (pid_t pid = kShell; pid <= kProgram; ++pid) add(pid, pid - 1);
   proc.add(kShell - 1);  // it cannot be examined: its maps are not there
-  WritersOptions options = testing::writers_options();
+  testing::OptionsOfTests options = testing::writers_options();
   options.proc = proc.path();
   options.environment_age = std::chrono::hours(1);
   const auto writers = open(options);

@@ -47,8 +47,9 @@ inline constexpr size_t kExaminerAnswer = size_t{512} << 10;
 
 struct ExaminerOptions {
   std::string proc = "/proc";
-  std::string cache_file;         ///< as WritersOptions::cache_file
-  std::string package_reader;     ///< as WritersOptions::package_reader
+  std::string cache_file;  ///< as ProbeOptions::cache_file
+  /// The program that is run as `package_reader package-facts` and calls run_package_reader(); empty: this program.
+  std::string package_reader;
   Milliseconds deadline{30'000};  ///< of a child that looks at a process
   std::map<std::string, ExaminerTask, std::less<>> tasks{};
   std::optional<CallFilter> reading{};  ///< of children that look at processes; nothing: they have none
@@ -87,8 +88,7 @@ class ExaminerLine;
 /// A worker's end of the socket to its examiner, which may be another one with each question. Safe for concurrent use.
 class ExaminerLink {
  public:
-  /// `stands_still` is called when the examiner takes no questions. -1: there is none, and each answer is
-  /// no_examiner().
+  /// `stands_still` is called when the examiner takes no questions.
   ExaminerLink(int socket, std::function<void()> stands_still);
   ~ExaminerLink();
   ExaminerLink(const ExaminerLink&) = delete;

@@ -15,6 +15,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
+#include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 
 /// Finds out whether the process that wrote an artefact has the environment whose facts the mount publishes under.
@@ -154,17 +155,12 @@ class Writers {
 };
 
 struct WritersOptions {
-  /// The socket to the examiner (examiner.h), which looks at processes; it stays the caller's.
-  int examiner = -1;
-  std::function<void()> examiner_stands_still = [] {};  ///< called when the examiner takes no questions
+  std::shared_ptr<const ExaminerLink> examiner;  ///< looks at processes
   /// Says whether a process asks for this very mount, as a child of the examiner does: it is none of a job, and nobody
   /// looks at it. It may block for a quarter of a second. Empty: none does.
   std::function<bool(pid_t process)> is_ours{};
   std::string proc = "/proc";
-  std::string cache_file;       ///< as ProbeOptions::cache_file
   size_t process_limit = 4096;  ///< the most processes that are remembered
-  /// The program that is run as `package_reader package-facts` and calls run_package_reader(); empty: this program.
-  std::string package_reader;
   /// A package that was not read by then counts as not known: its file system may not answer.
   Milliseconds package_deadline{30'000};
   /// After this time a process's environment is read again, and whether it has loaded torch, if it maps more by then.

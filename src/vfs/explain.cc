@@ -55,25 +55,13 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
 
 }  // namespace
 
-Explainer::Explainer(const Services& services, const Parts& parts)
-    : catalog_(services.catalog),
-      store_(services.store),
-      tree_(parts.tree),
-      sets_(parts.sets),
-      parcels_(parts.parcels),
-      marks_(parts.marks),
-      origin_(parts.origin),
-      sealer_(parts.sealer),
-      in_place_(parts.in_place),
-      refusals_(parts.refusals) {}
-
 Explanation Explainer::explain(std::string_view path) {
   Explanation result;
   result.path = std::string(path);
   const auto classified = layout::classify(path);
   const auto& rule = layout::rule_of(classified.family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
-  const auto scope = marks_.scope_of(result.path, classified.family, marks_.architecture_of(result.path));
+  const auto scope = scopes_.scope_of(result.path, classified.family, marks_.architecture_of(result.path));
   result.canonical = classified.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";

@@ -43,62 +43,27 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
 }
 
 Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const Services& services)
-    : options_(std::move(options)),
-      services_(services),
-      tree_(options_, std::move(disk), std::move(root), services.store,
-            [&catalog = services.catalog](const layout::Name& name) { return catalog.names_changed(name); }),
+    : Services(services),
+      options_(std::move(options)),
+      tree_(options_, std::move(disk), std::move(root), store_,
+            [this](const layout::Name& name) { return catalog_.names_changed(name); }),
       damage_(tree_.disk()),
-      scopes_(services, tree_),
-      sets_(services, tree_, scopes_, notifier_),
-      shown_(services, tree_, sets_),
-      fit_(services, tree_, notifier_),
-      fetcher_(services.remote, services.store, services.counters,
+      context_{services,  options_,  tree_,    damage_,   phase_,    notifier_, scopes_,  sets_,
+               shown_,    fit_,      fetcher_, starts_,   prefetch_, views_,    parcels_, leases_,
+               lookup_,   branches_, changes_, marks_,    origin_,   refusals_, removal_, sealer_,
+               in_place_, sealing_,  data_,    key_sets_, names_,    renames_,  stale_,   places_},
+      fetcher_(remote_, store_, counters_,
                {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
                   return fit_.check(entry, verified);
                 },
                 [this](const codec::Entry& entry, const std::string& why) { fit_.needs_newer_release(entry, why); }},
                options_.fetch_threads, options_.fetch_total, options_.lookup_patience),
-      starts_(options_, services_, scopes_, fetcher_),
-      prefetch_(options_, services.catalog, fetcher_, starts_),
-      views_(services, tree_, notifier_),
-      parcels_(services, tree_, notifier_),
-      leases_(services, tree_, scopes_),
-      lookup_(services, tree_, scopes_, sets_, fetcher_, prefetch_, starts_, views_, parcels_, leases_),
-      branches_(services, tree_, lookup_),
-      listings_(tree_, scopes_, shown_, lookup_, branches_, notifier_),
-      changes_(services, tree_, sets_, notifier_),
-      marks_(services, scopes_, tree_.disk()),
-      origin_(services, tree_, lookup_, leases_, marks_),
-      refusals_(services.counters),
-      removal_(services, tree_, sets_, shown_),
       sealer_([this](const SealItem& item) { return sealing_.seal(item); },
-              [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time),
-      in_place_(services, {tree_, lookup_, origin_, marks_, sealer_, removal_, notifier_}),
-      sealing_(services,
-               {tree_, lookup_, origin_, marks_, sealer_, in_place_, removal_, refusals_, damage_, notifier_, phase_}),
-      data_(services, tree_, fetcher_, origin_, in_place_, sealer_),
-      attributes_(services, tree_, scopes_, origin_, data_),
-      key_sets_(services, {tree_, origin_, marks_, sealer_, removal_, notifier_}),
-      names_({tree_, lookup_, origin_, in_place_, sealer_, data_, sealing_, removal_, refusals_}),
-      branch_removal_({tree_, scopes_, shown_, lookup_, branches_, changes_, removal_, names_, notifier_}),
-      renames_(services, {tree_, scopes_, lookup_, origin_, data_, sealing_, key_sets_, removal_}),
-      eviction_(services, tree_, sets_, parcels_, notifier_, phase_),
-      stale_(services, tree_, origin_, marks_, removal_, notifier_),
-      explainer_(services, {tree_, sets_, parcels_, marks_, origin_, sealer_, in_place_, refusals_}),
-      recovery_(services, {tree_, sealer_, in_place_, sealing_, key_sets_, stale_, refusals_}),
-      places_(tree_, notifier_),
-      follow_up_(services,
-                 {tree_, lookup_, changes_, notifier_, marks_, sealer_, in_place_, sealing_, damage_, phase_}),
-      republish_(services, tree_, marks_, sealer_, sealing_),
-      replay_(tree_, places_, key_sets_, removal_, renames_) {
-  scopes_.on_shown([this](const std::string& shown_in, const std::vector<std::string>& paths) {
-    changes_.on_shown(shown_in, paths);
-    leases_.changed(paths);
-  });
+              [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time) {
   tree_.on_listed_more([this](NodeId directory) { notifier_.wish_content_forgotten(directory); });
-  services_.store.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
-  services_.store.set_damage_listener([this](const codec::Digest& digest, int file) { damage_.note(digest, file); });
-  services_.store.set_left_listener([this](uint64_t inode, uint64_t size) { tree_.disk().left_store(inode, size); });
+  store_.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
+  store_.set_damage_listener([this](const codec::Digest& digest, int file) { damage_.note(digest, file); });
+  store_.set_left_listener([this](uint64_t inode, uint64_t size) { tree_.disk().left_store(inode, size); });
 }
 
 Result<void> Overlay::begin() {
@@ -107,7 +72,7 @@ Result<void> Overlay::begin() {
     branch_removal_.remove_empty_common();
     return {};
   }
-  return Takeover(services_, {tree_, scopes_, sets_, lookup_, views_, key_sets_, stale_, places_, phase_}).run();
+  return Takeover(context_).run();
 }
 
 Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
@@ -238,9 +203,9 @@ std::optional<uint64_t> Overlay::purge(const layout::Selection& selection, const
 
 Overlay::~Overlay() {
   stop();
-  services_.store.set_eviction_guard({});
-  services_.store.set_damage_listener({});
-  services_.store.set_left_listener({});
+  store_.set_eviction_guard({});
+  store_.set_damage_listener({});
+  store_.set_left_listener({});
 }
 
 void Overlay::start(KernelCache& kernel) {
@@ -298,7 +263,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
     const Activity activity("looks after sets and the store's size");
     take_damaged_away(stop);
     if (step % kDeadSetSteps == 0) key_sets_.end_dead_sets();
-    if (step % kDeadSetSteps == 0) services_.store.keep_floor();
+    if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
     for (const auto& root : tree_.take_left_roots()) forget_root(root);
     prefetch_.newest_wanted();
@@ -335,7 +300,7 @@ Result<void> Overlay::sync(Deadline deadline) {
     return fail(ErrorCode::kTimedOut, "still looking at what an earlier worker of this mount has left");
   }
   // While it is frozen, nothing is published, and drain() below says so.
-  if (!services_.catalog.frozen() && !republish_.wait(deadline)) {
+  if (!catalog_.frozen() && !republish_.wait(deadline)) {
     return fail(ErrorCode::kTimedOut,
                 "the cluster has lost the end of what it had acknowledged, and it is not known yet what it has");
   }
@@ -354,7 +319,7 @@ Result<void> Overlay::sync(Deadline deadline) {
                                             in_words(sealer_.paths_without_room(kReportedPaths)));
     }
   } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the sealer gives back what it is given too early
-  INDUCTORFS_TRY(services_.catalog.drain(deadline));
+  INDUCTORFS_TRY(catalog_.drain(deadline));
   if (sealing_.queued_again() != queued_again) return sync(deadline);
   if (!damage_.wait(deadline)) return fail(ErrorCode::kTimedOut, "still taking damaged files away");
   if (in_place_.waiting() > 0 && in_place_.is_held()) {
@@ -398,7 +363,7 @@ FileSystemStatus Overlay::status() const {
     if (!owner) continue;
     const auto environment = environment_in(path);
     result.first_roots.push_back({shown_path(path), *owner, scopes_.shared_with(path),
-                                  environment.empty() ? std::string() : services_.host.environment_text(environment)});
+                                  environment.empty() ? std::string() : host_.environment_text(environment)});
   }
   return result;
 }

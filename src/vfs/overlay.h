@@ -15,6 +15,7 @@
 #include "vfs/read/cluster_changes.h"
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/compile_leases.h"
+#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/fit.h"
 #include "vfs/read/group_views.h"
@@ -24,7 +25,6 @@
 #include "vfs/read/parcels.h"
 #include "vfs/read/prefetch.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
 #include "vfs/read/shown_names.h"
 #include "vfs/read/starts.h"
 #include "vfs/recover/follow_up.h"
@@ -34,7 +34,6 @@
 #include "vfs/recover/republish.h"
 #include "vfs/recover/takeover.h"
 #include "vfs/tree/damage.h"
-#include "vfs/tree/resuming.h"
 #include "vfs/tree/root_tree.h"
 #include "vfs/write/attributes.h"
 #include "vfs/write/branch_removal.h"
@@ -58,7 +57,7 @@ namespace inductorfs::vfs {
 ///
 /// Lock order: that of RootTree, with Removal::queueing() between a content and the node table.
 /// Safe for concurrent use.
-class Overlay final : public FileSystem {
+class Overlay final : public FileSystem, Services {
  public:
   Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const Services& services);
   ~Overlay() override;
@@ -181,52 +180,52 @@ class Overlay final : public FileSystem {
   void forget_root(const std::string& root);
 
   const FileSystemOptions options_;
-  const Services services_;
   TakeoverPhase phase_{Resuming::kNo};
   // tree
   RootTree tree_;
   const UserCharges& charges_{tree_.disk().charges()};
   Damage damage_;
+  const Context context_;
   // read
   Notifier notifier_;
-  RootScopes scopes_;
-  ClusterSets sets_;
-  ShownNames shown_;
-  Fit fit_;
+  RootScopes scopes_{context_};
+  ClusterSets sets_{context_};
+  ShownNames shown_{context_};
+  Fit fit_{context_};
   Fetcher fetcher_;
-  Starts starts_;
-  Prefetch prefetch_;
-  GroupViews views_;
-  Parcels parcels_;
-  CompileLeases leases_;
-  Lookup lookup_;
-  Branches branches_;
-  Listings listings_;
-  ClusterChanges changes_;
+  Starts starts_{context_};
+  Prefetch prefetch_{context_};
+  GroupViews views_{context_};
+  Parcels parcels_{context_};
+  CompileLeases leases_{context_};
+  Lookup lookup_{context_};
+  Branches branches_{context_};
+  Listings listings_{context_};
+  ClusterChanges changes_{context_};
   // origin
-  Marks marks_;
-  Origin origin_;
+  Marks marks_{context_};
+  Origin origin_{context_};
   // write
-  Refusals refusals_;
-  Removal removal_;
+  Refusals refusals_{counters_};
+  Removal removal_{context_};
   Sealer sealer_;
-  InPlace in_place_;
-  Sealing sealing_;
-  Data data_;
-  FileAttributes attributes_;
-  KeySets key_sets_;
-  Names names_;
-  BranchRemoval branch_removal_;
-  Renames renames_;
-  Eviction eviction_;
-  Stale stale_;
-  Explainer explainer_;
+  InPlace in_place_{context_};
+  Sealing sealing_{context_};
+  Data data_{context_};
+  FileAttributes attributes_{context_};
+  KeySets key_sets_{context_};
+  Names names_{context_};
+  BranchRemoval branch_removal_{context_};
+  Renames renames_{context_};
+  Eviction eviction_{context_};
+  Stale stale_{context_};
+  Explainer explainer_{context_};
   // recover
-  Recovery recovery_;
-  NodePlaces places_;
-  FollowUp follow_up_;
-  Republish republish_;
-  RenameReplay replay_;
+  Recovery recovery_{context_};
+  NodePlaces places_{context_};
+  FollowUp follow_up_{context_};
+  Republish republish_{context_};
+  RenameReplay replay_{context_};
 
   std::atomic<bool> stopped_{false};
   std::jthread janitor_;

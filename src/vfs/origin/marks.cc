@@ -68,13 +68,13 @@ WriterVerdict Marks::glance(const std::string& path, layout::Family family, std:
                             pid_t process) const {
   const auto& rule = layout::rule_of(family);
   layout::Scope scope;
-  const bool settling = rule.shared && is_settling(path);  // before the scope: the name may come in between
-  if (rule.shared) scope = scope_of(path, family, architecture);
+  const bool settling = rule.shared && scopes_.is_settling(path);  // before the scope: the name may come in between
+  if (rule.shared) scope = scopes_.scope_of(path, family, architecture);
   WriterVerdict verdict{scope.id, {}, nullptr};
   if (scope.id.empty() && !settling) {
     verdict.judgement = {fingerprint::Match::kUnknown, scope.why_private};
     // Another reason than the family's own: only artefacts for this device are private.
-    const bool own = !architecture.empty() && scope_of(path, family).why_private != scope.why_private;
+    const bool own = !architecture.empty() && scopes_.scope_of(path, family).why_private != scope.why_private;
     if (own) verdict.other_device = scope.why_private;
     return verdict;
   }
@@ -113,36 +113,36 @@ std::optional<std::string> Marks::judge(const std::string& path, layout::Family 
 
 Provenance Marks::read(const std::string& place) const {
   Provenance result;
-  const auto why_private = tree_.read_mark(place, LocalTree::kPrivateName);
+  const auto why_private = disk_.read_mark(place, LocalTree::kPrivateName);
   const bool is_unread = !why_private && is_of_host(why_private.error().code());
   if (is_unread) result.why_private = "the disk does not say whether it is private";
   if (why_private) result.why_private = why_private->value_or("");
-  if (!result.is_private()) result.scopes = tree_.mark_of(place, LocalTree::kScopeName).value_or("");
+  if (!result.is_private()) result.scopes = disk_.mark_of(place, LocalTree::kScopeName).value_or("");
   return result;
 }
 
 void Marks::write(const std::string& place, const Provenance& before, const Provenance& now) const {
   const bool shows_scopes = !now.is_private() && now.unjudged.empty() && !now.scopes.empty();
   if (shows_scopes) {
-    tree_.set_mark(place, LocalTree::kScopeName, now.scopes);
+    disk_.set_mark(place, LocalTree::kScopeName, now.scopes);
     fail_point("mark.written");
   } else if (!before.scopes.empty()) {
-    tree_.remove_mark(place, LocalTree::kScopeName);
+    disk_.remove_mark(place, LocalTree::kScopeName);
   }
   if (now.is_private() && now.why_private == before.why_private) return;  // or the disk did not say (read())
   if (now.is_private()) {
-    tree_.set_mark(place, LocalTree::kPrivateName, now.why_private);
+    disk_.set_mark(place, LocalTree::kPrivateName, now.why_private);
   } else if (before.is_private()) {
-    tree_.remove_mark(place, LocalTree::kPrivateName);
+    disk_.remove_mark(place, LocalTree::kPrivateName);
   }
 }
 
 std::string Marks::architecture_of_set(const std::string& directory) const {
-  for (const auto& item : tree_.list(directory).value_or(std::vector<LocalTree::Item>{})) {
+  for (const auto& item : disk_.list(directory).value_or(std::vector<LocalTree::Item>{})) {
     if (!layout::is_group_file(item.name)) continue;
     // triton/compiler/compiler.py: compile() names the group after the metadata file.
     const std::string metadata = item.name.substr(kGroupPrefix.size());
-    const auto text = tree_.read_file(join(directory, metadata), kMetadataLimit);
+    const auto text = disk_.read_file(join(directory, metadata), kMetadataLimit);
     if (!text) continue;
     if (auto architecture = layout::triton_architecture(*text); !architecture.empty()) return architecture;
   }
@@ -159,17 +159,18 @@ std::vector<std::string> Marks::scopes_now(const std::string& path) const {
   std::vector<std::string> ids;
   // Files of a set that came one by one were marked before its architecture could be read.
   for (const auto& architecture : {architecture_of(path), std::string()}) {
-    if (auto scope = scope_of(path, family, architecture); !scope.id.empty()) ids.push_back(std::move(scope.id));
+    if (auto scope = scopes_.scope_of(path, family, architecture); !scope.id.empty())
+      ids.push_back(std::move(scope.id));
   }
   return ids;
 }
 
 Result<std::string> Marks::why_not_shared(const std::string& path) const {
-  INDUCTORFS_TRY_ASSIGN(const auto of_file, makers_of(tree_, LocalTree::view(path)));
+  INDUCTORFS_TRY_ASSIGN(const auto of_file, makers_of(disk_, LocalTree::view(path)));
   std::string why = scopes_.why_not_shared(path, of_file);
   const size_t root = layout::name_of(path).root.size();
   for (std::string above = parent_path(path); why.empty() && above.size() > root; above = parent_path(above)) {
-    INDUCTORFS_TRY_ASSIGN(auto makers, makers_of(tree_, LocalTree::view(above)));
+    INDUCTORFS_TRY_ASSIGN(auto makers, makers_of(disk_, LocalTree::view(above)));
     std::erase(makers.users, 0U);  // who prepares directories for others
     why = scopes_.why_not_shared(path, makers);
     if (!why.empty()) why = "of its directory " + last_component(above) + ": " + why;
@@ -182,7 +183,9 @@ bool Marks::is_for_these_facts(const std::string& path, const Provenance& found)
   return found.is_for(host_.scope_of(family, architecture_of(path)).id) || found.is_for(host_.scope_of(family, {}).id);
 }
 
-bool Marks::is_in_no_environment(const std::string& path) const { return learns() && environment_in(path).empty(); }
+bool Marks::is_in_no_environment(const std::string& path) const {
+  return host_.learns() && environment_in(path).empty();
+}
 
 void Marks::has_no_scope(const std::string& path, uint64_t files) {
   if (is_in_no_environment(path)) return stays_here(path, std::string(kNoEnvironment), files);
@@ -202,7 +205,7 @@ void Marks::still_here(const std::string& path, const std::string& why) {
 }
 
 void Marks::remember(const std::string& path, const std::string& why, uint64_t files) {
-  const auto found = tree_.stat(LocalTree::view(path));
+  const auto found = disk_.stat(LocalTree::view(path));
   const Reason reason{why, found && *found ? std::optional((*found)->st_uid) : std::nullopt};
   foreign_.with([&](Foreign& foreign) {
     auto& reasons = foreign.reasons;

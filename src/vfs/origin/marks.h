@@ -9,12 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/vfs/file_system.h"
+#include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/local_tree.h"
 #include "vfs/tree/makers.h"
 #include "vfs/tree/provenance.h"
 
@@ -22,10 +19,9 @@ namespace inductorfs::vfs {
 
 /// Knows who wrote which file: it asks for the writers of files, keeps the answers as marks on the local files, and
 /// counts the files that stay on this host. Safe for concurrent use.
-class Marks {
+class Marks : Context {
  public:
-  Marks(const Services& services, const RootScopes& scopes, const LocalTree& tree)
-      : host_(services.host), scopes_(scopes), tree_(tree), counters_(services.counters) {}
+  explicit Marks(const Context& context) : Context(context) {}
 
   /// Judges the writer of an artefact at this path of the mount by what is known already, because a job's own thread
   /// waits for it.
@@ -38,27 +34,14 @@ class Marks {
       std::span<const std::shared_ptr<const fingerprint::Writer>> writers) const;
   /// Says whether everybody's files may be shared; otherwise a file without a known writer cannot be.
   [[nodiscard]] bool everyone_fits() const { return host_.writers() == nullptr; }
-  /// Says whether files that are in no environment's branch stay here.
-  [[nodiscard]] bool learns() const { return host_.learns(); }
 
   /// Reads the marks of a file, by its path below the file system's directory.
   [[nodiscard]] Provenance read(const std::string& place) const;
   void write(const std::string& place, const Provenance& before, const Provenance& now) const;
 
-  /// RootScopes::scope_of(), is_settled() and is_settling()
-  [[nodiscard]] layout::Scope scope_of(const std::string& path, layout::Family family,
-                                       std::string_view architecture = {}) const {
-    return scopes_.scope_of(path, family, architecture);
-  }
-  [[nodiscard]] bool is_settled(const std::string& path) const { return scopes_.is_settled(path); }
-  [[nodiscard]] bool is_settling(const std::string& path) const { return scopes_.is_settling(path); }
   /// Returns why a local file is not to be shared because of who has made it, or has named a directory above it in its
   /// root; empty when it may be. An error where the disk does not tell.
   [[nodiscard]] Result<std::string> why_not_shared(const std::string& path) const;
-  /// The same of its makers alone.
-  [[nodiscard]] std::string why_not_shared(const std::string& path, const Makers& makers) const {
-    return scopes_.why_not_shared(path, makers);
-  }
   /// Says whether a local file was made for the facts of this host, with whomever it was to be shared.
   [[nodiscard]] bool is_for_these_facts(const std::string& path, const Provenance& found) const;
 
@@ -112,10 +95,6 @@ class Marks {
   };
   void remember(const std::string& path, const std::string& why, uint64_t files);
 
-  const Host& host_;
-  const RootScopes& scopes_;
-  const LocalTree& tree_;
-  Counters& counters_;
   Guarded<Foreign> foreign_;
 };
 

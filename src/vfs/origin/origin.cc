@@ -182,7 +182,7 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
 
 void Origin::made(const std::string& path, pid_t writer) const {
   leases_.made(path);
-  if (const auto& used = tree_.options().used) {
+  if (const auto& used = options_.used) {
     used({UseKind::kMade, writer, shown_path(path), path, std::string(environment_in(path)), {}, 0, {}});
   }
 }
@@ -268,7 +268,7 @@ Result<Standing> Origin::standing_of_set(const NodePtr& directory, const std::st
     if (!set.is_private()) marks_.has_no_scope(path, tree_.local_set(path).size());  // else it is counted already
     return Standing::kStays;
   }
-  const auto any = marks_.scope_of(path, kKernel).id;
+  const auto any = scopes_.scope_of(path, kKernel).id;
   const auto fits = [&](const Provenance& found) { return found.is_for(scope.id) || found.is_for(any); };
   if (!set.unjudged.empty()) {
     if (!set.scopes.empty() && !fits(set)) return Standing::kStays;

@@ -7,9 +7,8 @@
 
 #include "vfs/origin/marks.h"
 #include "vfs/read/compile_leases.h"
+#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -24,10 +23,9 @@ enum class Standing {
 /// Knows who wrote each file that stands under a final name. A writer is examined when the name is given, and judged
 /// before anything leaves the host. The results are kept as marks on the file (Marks). Examining costs microseconds,
 /// because a job's own thread waits for it; no thread waits for a judgement. Safe for concurrent use.
-class Origin {
+class Origin : Context {
  public:
-  Origin(const Services& services, RootTree& tree, Lookup& lookup, CompileLeases& leases, Marks& marks)
-      : counters_(services.counters), tree_(tree), lookup_(lookup), leases_(leases), marks_(marks) {}
+  explicit Origin(const Context& context) : Context(context) {}
 
   /// Notes that this process writes the file, or gave it, or the directory of a parcel, its name. `anew`: nothing of
   /// the earlier content is left.
@@ -78,15 +76,6 @@ class Origin {
   bool change_provenance(const NodePtr& node, const std::function<void(Provenance&)>& change);
   [[nodiscard]] mode_t reach_of(const std::string& path) const;
   [[nodiscard]] Standing judge_writers(const NodePtr& node, const std::string& path, const std::string& scope);
-
-  Counters& counters_;
-  RootTree& tree_;
-  Lookup& lookup_;
-  CompileLeases& leases_;
-  Marks& marks_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 }  // namespace inductorfs::vfs

@@ -133,7 +133,7 @@ std::optional<std::string> Branches::shared_branch(const CommonDirectory& common
     return known == uses.shown.end() ? std::string() : known->second;
   });
   if (std::ranges::find(all, shown) != all.end() && !has(shown, below) &&
-      tree_.nodes().walk(join(shown, below)).missing.empty()) {
+      nodes_.walk(join(shown, below)).missing.empty()) {
     return shown;
   }
   for (const auto& branch : all) {
@@ -148,11 +148,11 @@ std::optional<std::string> Branches::shared_branch(const CommonDirectory& common
 }
 
 bool Branches::is_still(const Moves& /*moves*/, const Asked& asked) const {
-  return tree_.nodes().path_of(*asked.directory) == asked.path;
+  return nodes_.path_of(*asked.directory) == asked.path;
 }
 
 Result<void> Branches::make(const Asked& asked, const std::string& root, const std::string& branch) const {
-  return tree_.moves().read(
+  return moves_.read(
       [&](const Moves& moves) { return is_still(moves, asked) ? make(root, branch) : fail(ErrorCode::kNotFound); });
 }
 
@@ -181,7 +181,7 @@ bool Branches::make_room(const std::string& root, bool of_known) const {
   std::ranges::reverse(all);  // the one that was not used for longest first
   for (const auto& branch : all) {
     if (environment_in(branch).starts_with(kUnknownEnvironment) == of_known) continue;
-    if (tree_.moves().read([&](const Moves&) { return remove_looked_at(branch); })) return true;
+    if (moves_.read([&](const Moves&) { return remove_looked_at(branch); })) return true;
   }
   return false;
 }
@@ -205,7 +205,7 @@ Result<std::string> Branches::own_branch(const Asked& asked, const std::string& 
   const auto environment = environment_in(branch);
   const bool is_known = !environment.starts_with(kUnknownEnvironment);
   const auto finds_room = [&](const Moves& moves) { return is_still(moves, asked) && make_room(root, is_known); };
-  if (environment != kUnknownEnvironment && is_full(root, is_known) && !tree_.moves().read(finds_room)) {
+  if (environment != kUnknownEnvironment && is_full(root, is_known) && !moves_.read(finds_room)) {
     uses_.with([&](Uses& uses) {
       if (uses.turned_away.size() >= kUsesKept) uses.turned_away.clear();
       uses.turned_away.insert(branch);
@@ -240,14 +240,14 @@ Result<Branches::Route> Branches::into(const Asked& asked, const std::string& br
   const std::string directory = common.in(branch);
   auto node = lookup_.pin_path(directory);
   if (!node && node.error().code() == ErrorCode::kNotFound && directory != branch) {
-    INDUCTORFS_TRY(tree_.moves().read([&](const Moves& moves) {
+    INDUCTORFS_TRY(moves_.read([&](const Moves& moves) {
       return is_still(moves, asked) ? tree_.make_view_directories(directory) : fail(ErrorCode::kNotFound);
     }));
     node = lookup_.pin_path(directory);
   }
   if (!node) return fail(std::move(node).error());
-  const bool belongs = tree_.moves().read(
-      [&](const Moves& moves) { return is_still(moves, asked) && tree_.nodes().path_of(**node) == directory; });
+  const bool belongs =
+      moves_.read([&](const Moves& moves) { return is_still(moves, asked) && nodes_.path_of(**node) == directory; });
   if (!belongs) {
     tree_.unpin(*node);
     return fail(ErrorCode::kNotFound);
@@ -260,7 +260,7 @@ Result<Branches::Route> Branches::into(const Asked& asked, const std::string& br
 bool Branches::is_everybodys(const CommonDirectory& common, std::string_view name) const {
   const std::string below = common.path_of(name);
   const auto leads_to = [&](const std::string& place) { return place == below || place.starts_with(below + "/"); };
-  if (common.root.empty() && std::ranges::any_of(tree_.options().further_places, leads_to)) return true;
+  if (common.root.empty() && std::ranges::any_of(options_.further_places, leads_to)) return true;
   const auto status = disk_.stat(LocalTree::view(join(common.root, below)));
   return status && *status;
 }
@@ -272,8 +272,8 @@ Result<Branches::Route> Branches::route(NodeId parent, std::string_view name, co
   // Under each policy: the next mount may be one that learns.
   if (is_branch_name(name)) return fail(is_made ? ErrorCode::kNotPermitted : ErrorCode::kNotFound);
   if (!are_on()) return as_it_is;
-  const NodePtr directory = tree_.nodes().find(parent);
-  const auto path = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
+  const NodePtr directory = nodes_.find(parent);
+  const auto path = directory ? nodes_.path_of(*directory) : std::nullopt;
   const auto common = path ? common_directory(*path, name) : std::nullopt;
   if (!common) {
     if (path) as_it_is.environment = environment_in(*path);

@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
+#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
-#include "vfs/read/services.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -29,10 +28,9 @@ namespace inductorfs::vfs {
 ///
 /// Safe for concurrent use. Calls block on the local disk, and for a moment when a program is seen for the first time
 /// (Host::job_of); their caller holds no lock.
-class Branches {
+class Branches : Context {
  public:
-  Branches(const Services& services, RootTree& tree, Lookup& lookup)
-      : host_(services.host), catalog_(services.catalog), counters_(services.counters), tree_(tree), lookup_(lookup) {}
+  explicit Branches(const Context& context) : Context(context) {}
 
   enum class Use {
     kLook,
@@ -105,12 +103,6 @@ class Branches {
   [[nodiscard]] bool remove_looked_at(const std::string& branch) const;
   void note_use(const std::string& branch, Use use);
 
-  const Host& host_;
-  catalog::Catalog& catalog_;
-  Counters& counters_;
-  RootTree& tree_;
-  Lookup& lookup_;
-  LocalTree& disk_{tree_.disk()};
   struct Used {
     int64_t at = 0;      ///< the number of the use
     SteadyTime noted{};  ///< when the disk was told

@@ -52,7 +52,7 @@ void ClusterChanges::apply(const std::string& path) {
 }
 
 void ClusterChanges::drop_shown(const codec::Digest& digest) {
-  const auto shown_by = tree_.pins().with([&](Pins& pins) {
+  const auto shown_by = pins_.with([&](Pins& pins) {
     pins.sealed_paths.erase(digest);
     const auto shared = pins.shared.find(digest);
     return shared == pins.shared.end() ? std::vector<NodeId>() : shared->second;

@@ -7,22 +7,20 @@
 #include <vector>
 
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
 /// Follows the catalog: names appear, change and go behind the kernel's back, and this class tells the kernel to forget
 /// them. Safe for concurrent use.
-class ClusterChanges {
+class ClusterChanges : Context {
  public:
-  ClusterChanges(const Services& services, RootTree& tree, ClusterSets& sets, Notifier& notifier)
-      : catalog_(services.catalog), tree_(tree), sets_(sets), notifier_(notifier) {}
+  explicit ClusterChanges(const Context& context) : Context(context) {}
 
   /// FileSystem::on_catalog_change. The catalog's threads call it, and it blocks until the Notifier has room.
   void on_catalog_change(const std::vector<std::string>& canonical_paths);
-  /// The same for one root (RootScopes::on_shown). Never blocks on the kernel, which may wait for the caller's request.
+  /// The same for one root (RootScopes). Never blocks on the kernel, which may wait for the caller's request.
   void on_shown(const std::string& root, const std::vector<std::string>& canonical_paths);
   /// Applies the change of one name.
   void apply(const std::string& path);
@@ -42,12 +40,6 @@ class ClusterChanges {
     std::set<std::string> paths;  ///< of directories
   };
   void tell_times(const std::string& path, Touched& touched) const;
-
-  catalog::Catalog& catalog_;
-  RootTree& tree_;
-  ClusterSets& sets_;
-  Notifier& notifier_;
-  NodeTable& nodes_{tree_.nodes()};
 };
 
 }  // namespace inductorfs::vfs

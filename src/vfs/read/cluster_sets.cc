@@ -146,7 +146,7 @@ bool ClusterSets::take(const NodePtr& directory, const std::vector<catalog::Know
     note(*directory, state);
     return true;
   };
-  const bool shown = tree_.moves().read([&](const Moves&) { return directory->key->state.with(show); });
+  const bool shown = moves_.read([&](const Moves&) { return directory->key->state.with(show); });
   for (const NodePtr& node : gone) tree_.let_go(nodes_.release(node));
   if (!first) return shown;
   for (const auto& [name, child] : nodes_.children(directory)) {

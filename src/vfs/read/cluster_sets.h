@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -22,15 +21,9 @@ namespace inductorfs::vfs {
 /// kernel has let all its names go.
 ///
 /// A key directory's lock is held while the locks of the pins and of the node table are taken. Safe for concurrent use.
-class ClusterSets {
+class ClusterSets : Context {
  public:
-  ClusterSets(const Services& services, RootTree& tree, const RootScopes& scopes, Notifier& notifier)
-      : scopes_(scopes),
-        catalog_(services.catalog),
-        store_(services.store),
-        counters_(services.counters),
-        tree_(tree),
-        notifier_(notifier) {}
+  explicit ClusterSets(const Context& context) : Context(context) {}
 
   /// Returns what the cluster has for this name: from the set that the directory shows, or else from the catalog as it
   /// is now. Nothing of a set where the directory shows one of this host.
@@ -60,8 +53,6 @@ class ClusterSets {
   void hide(const std::string& deleted, const std::vector<std::string>& paths);
   /// Drops a set of which some bytes cannot be had.
   void drop(const NodePtr& directory) { drop(directory, &Notifier::wish_forgotten); }
-  /// Notes that a directory lists a name that nobody had looked up before.
-  void lists_more(const Node& directory) { notifier_.wish_content_forgotten(directory.id); }
   /// Drops the sets that are for other facts, after the host's facts changed.
   void drop_foreign();
   /// Drops the sets of which a file is selected.
@@ -85,15 +76,6 @@ class ClusterSets {
   void pin(const Node& directory, const catalog::KnownEntry& known);
   void unpin(const Node& directory, const catalog::KnownEntry& known);
   void take_node_away(const NodePtr& directory, const std::string& name, const catalog::KnownEntry& known);
-
-  const RootScopes& scopes_;
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  Counters& counters_;
-  RootTree& tree_;
-  Notifier& notifier_;
-  NodeTable& nodes_{tree_.nodes()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

@@ -55,20 +55,16 @@ void call_all(const std::vector<std::function<void()>>& answers) {
 
 }  // namespace
 
-CompileLeases::CompileLeases(const Services& services, RootTree& tree, RootScopes& scopes)
-    : limit_(tree.options().compile_once),
-      holder_(holder_name(tree.options().origin)),
-      options_(tree.options()),
-      catalog_(services.catalog),
-      remote_(services.remote),
-      tree_(tree),
-      scopes_(scopes),
-      taken_(services.counters.get("leases.taken")),
-      waits_(services.counters.get("leases.waits")),
-      served_(services.counters.get("leases.served")),
-      too_long_(services.counters.get("leases.too_long")),
-      idle_(services.counters.get("leases.idle")),
-      wait_times_(services.counters.histogram("lease.wait")),
+CompileLeases::CompileLeases(const Context& context)
+    : Context(context),
+      limit_(options_.compile_once),
+      holder_(holder_name(options_.origin)),
+      taken_(counters_.get("leases.taken")),
+      waits_(counters_.get("leases.waits")),
+      served_(counters_.get("leases.served")),
+      too_long_(counters_.get("leases.too_long")),
+      idle_(counters_.get("leases.idle")),
+      wait_times_(counters_.histogram("lease.wait")),
       work_(kIdle) {}
 
 CompileLeases::~CompileLeases() { stop(); }

@@ -10,14 +10,12 @@
 #include <vector>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/leases.h"
+#include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
 #include "vfs/read/work_watch.h"
 #include "vfs/tree/key_directory.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -31,7 +29,7 @@ namespace inductorfs::vfs {
 ///
 /// It owns the `lease` thread, which asks the cluster; answers come from it, or at once. Never blocks its callers. Safe
 /// for concurrent use.
-class CompileLeases {
+class CompileLeases : Context {
  public:
   /// A graph that somebody has asked for.
   struct Asked {
@@ -43,7 +41,7 @@ class CompileLeases {
   };
 
   /// FileSystemOptions::compile_once is the limit. All must outlive this object.
-  CompileLeases(const Services& services, RootTree& tree, RootScopes& scopes);
+  explicit CompileLeases(const Context& context);
   ~CompileLeases();
   CompileLeases(const CompileLeases&) = delete;
   CompileLeases& operator=(const CompileLeases&) = delete;
@@ -140,11 +138,6 @@ class CompileLeases {
 
   const Milliseconds limit_;
   const std::string holder_;
-  const FileSystemOptions& options_;
-  catalog::Catalog& catalog_;
-  remote::Remote& remote_;
-  RootTree& tree_;
-  RootScopes& scopes_;
   Counter& taken_;     ///< leases that processes of this mount got
   Counter& waits_;     ///< processes that waited for another one
   Counter& served_;    ///< of these, those that got its artefact

@@ -9,9 +9,6 @@
 
 namespace inductorfs::vfs {
 
-Fit::Fit(const Services& services, RootTree& tree, Notifier& notifier)
-    : host_(services.host), catalog_(services.catalog), store_(services.store), tree_(tree), notifier_(notifier) {}
-
 void Fit::judge_again() {
   fitting_.forget();
   catalog_.forget_unfit();
@@ -96,7 +93,7 @@ void Fit::hide(const codec::Entry& entry, const std::string& why, uint64_t age) 
   for (const auto& unfit : entries) {
     fitting_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
     for (const auto& local : tree_.local_paths_of(unfit.path)) {
-      const auto directory = tree_.nodes().walk(local.substr(0, local.rfind('/')));
+      const auto directory = nodes_.walk(local.substr(0, local.rfind('/')));
       if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
     }
   }

@@ -7,19 +7,18 @@
 #include <string>
 #include <string_view>
 
+#include "vfs/read/context.h"
 #include "vfs/read/fitting_blobs.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
 /// Decides whether this host, and this release, can use what the cluster has under a name, and hides from this mount
 /// what they cannot use. No other host is told, because it may be able to use it. Reads files of the store; never waits
 /// for the cluster. Safe for concurrent use.
-class Fit {
+class Fit : Context {
  public:
-  Fit(const Services& services, RootTree& tree, Notifier& notifier);
+  explicit Fit(const Context& context) : Context(context) {}
 
   /// Checks whether the bytes of the entry fit its name (Fetcher::Check).
   [[nodiscard]] Result<void> check(const codec::Entry& entry, std::optional<std::string_view> verified);
@@ -35,11 +34,6 @@ class Fit {
   [[nodiscard]] std::vector<remote::ScopeId> scopes_of(const codec::Entry& entry) const;
   [[nodiscard]] std::vector<catalog::KnownEntry> set_of(const codec::Entry& entry) const;
 
-  const Host& host_;
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  RootTree& tree_;
-  Notifier& notifier_;
   FittingBlobs fitting_;
   std::atomic<uint64_t> environments_made_{0};
 };

@@ -15,12 +15,9 @@
 
 namespace inductorfs::vfs {
 
-GroupViews::GroupViews(const Services& services, RootTree& tree, Notifier& notifier)
-    : counters_(services.counters), tree_(tree), notifier_(notifier) {}
-
 void GroupViews::meet(const NodePtr& key_directory, const std::string& path, const Caller& caller) {
   const bool kept = key_directory->key->groups.with([](const GroupNames& names) { return names.kept; });
-  if (!kept || !tree_.options().where_seen) return;
+  if (!kept || !options_.where_seen) return;
   const std::string seen = tree_.seen_by(caller.pid, path);
   if (seen.empty() || are_kept_for(key_directory, path, seen)) return;
   if (key_directory->key->groups.with([](GroupNames& names) { return names.meet_another(); }))
@@ -52,7 +49,7 @@ void GroupViews::forget_groups(const NodePtr& key_directory, bool waits) {
 
 LookupAnswer GroupViews::for_view(const Site& site, LookupAnswer answer) {
   const NodePtr node = answer.found ? nodes_.find(answer.found->node) : nullptr;
-  if (!node || !node->is_regular() || !tree_.options().where_seen) return answer;
+  if (!node || !node->is_regular() || !options_.where_seen) return answer;
   if (site.as_it_is) {
     answer.found->keep = false;
     return answer;
@@ -98,11 +95,11 @@ void GroupViews::kept_before(const Node& group_file) {
 }
 
 Result<std::string> GroupViews::text_of(const NodePtr& node) {
-  return tree_.moves().read([&](const Moves&) {
+  return moves_.read([&](const Moves&) {
     return node->content.with([&](const Content& content) -> Result<std::string> {
       if (content.rendered) return *content.rendered;
       INDUCTORFS_TRY_ASSIGN(const auto place, tree_.location(*node, content));
-      INDUCTORFS_TRY_ASSIGN(const auto file, tree_.disk().open_file(place, false));
+      INDUCTORFS_TRY_ASSIGN(const auto file, disk_.open_file(place, false));
       return read_file(AT_FDCWD, proc_path(file.get()), kGroupFileLimit);
     });
   });
@@ -110,11 +107,11 @@ Result<std::string> GroupViews::text_of(const NodePtr& node) {
 
 /// The directory that a group file's text names, as its reader must see it; empty when that cannot be told.
 std::string GroupViews::directory_of(const NodePtr& node, const std::string& key) {
-  std::string known = tree_.moves().read([&](const Moves&) {
+  std::string known = moves_.read([&](const Moves&) {
     return node->content.with([&](const Content& content) -> std::string {
       if (content.rendered) return content.group_directory;
       const auto place = tree_.location(*node, content);
-      return place ? tree_.disk().mark_of(*place, LocalTree::kSeenName).value_or("") : "";
+      return place ? disk_.mark_of(*place, LocalTree::kSeenName).value_or("") : "";
     });
   });
   if (!known.empty()) return known;
@@ -132,9 +129,9 @@ Result<Found> GroupViews::other_view(const Site& site, const NodePtr& node, cons
 LookupAnswer GroupViews::for_index(const Site& site, LookupAnswer answer) {
   const NodePtr node = answer.found ? nodes_.find(answer.found->node) : nullptr;
   if (!node || !node->is_regular()) return answer;
-  const bool is_clusters = tree_.moves().read([&](const Moves&) {
-    const auto mark = parcel_mark_of(tree_.disk(), LocalTree::view(site.path));
-    return mark ? mark->fetched : is_changed_parcel(tree_.disk(), LocalTree::view(site.path));
+  const bool is_clusters = moves_.read([&](const Moves&) {
+    const auto mark = parcel_mark_of(disk_, LocalTree::view(site.path));
+    return mark ? mark->fetched : is_changed_parcel(disk_, LocalTree::view(site.path));
   });
   if (!is_clusters) return answer;  // as its writer made it
   answer.found->keep = false;
@@ -150,7 +147,7 @@ LookupAnswer GroupViews::for_index(const Site& site, LookupAnswer answer) {
 Found GroupViews::view_with(const Site& site, const NodePtr& node, const std::string& canonical, std::string text,
                             const Attributes& attributes) {
   const Key key{site.parent->id, site.name, site.seen};
-  NodePtr view = views_.with([&](const auto& views) {
+  NodePtr view = known_.with([&](const auto& views) {
     const auto found = views.find(key);
     return found == views.end() ? nullptr : found->second.lock();
   });
@@ -160,7 +157,7 @@ Found GroupViews::view_with(const Site& site, const NodePtr& node, const std::st
   });
   if (!is_same || !nodes_.count_known(view)) {
     view = new_view(site, node, canonical, std::move(text), attributes);
-    views_.with([&](auto& views) {
+    known_.with([&](auto& views) {
       if (views.size() >= kMostRemembered) std::erase_if(views, [](const auto& one) { return one.second.expired(); });
       if (views.size() < kMostRemembered) views.insert_or_assign(key, view);
     });
@@ -180,7 +177,7 @@ NodePtr GroupViews::new_view(const Site& site, const NodePtr& node, const std::s
     entry.size = canonical.size();
     entry.mode = attributes.mode & 07777;
     entry.mtime_ns = attributes.modified.seconds * kSecond + attributes.modified.nanoseconds;
-    entry.origin = tree_.options().origin;
+    entry.origin = options_.origin;
   }
   NodePtr view = tree_.new_node(S_IFREG, inode_number_of(join(site.seen, site.name)), site);
   node->pins.fetch_add(1);  // whoever removes or renames the file finds it by its name

@@ -6,9 +6,8 @@
 #include <string>
 #include <tuple>
 
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -27,14 +26,14 @@ namespace inductorfs::vfs {
 ///
 /// Triton makes the key directory before it reads a group (os.makedirs in FileCacheManager.__init__), which is a
 /// request whatever the kernel keeps. That is when meet() notices another view. Safe for concurrent use.
-class GroupViews {
+class GroupViews : Context {
  public:
   /// The longest that meet() waits for the kernel, which forgets a name in less than a millisecond.
   static constexpr Milliseconds kForgetWait{100};
   /// Nodes without a name that are found again, so that the kernel need not drop one for the next.
   static constexpr size_t kMostRemembered = 4096;
 
-  GroupViews(const Services& services, RootTree& tree, Notifier& notifier);
+  explicit GroupViews(const Context& context) : Context(context) {}
 
   /// Handles the lookup of a known key directory at this path. If the kernel keeps group files there that are rendered
   /// for another view than the caller's, waits until the kernel has given their nodes back, at most kForgetWait: it
@@ -62,11 +61,7 @@ class GroupViews {
   [[nodiscard]] NodePtr new_view(const Site& site, const NodePtr& node, const std::string& canonical, std::string text,
                                  const Attributes& attributes);
 
-  Counters& counters_;
-  RootTree& tree_;
-  Notifier& notifier_;
-  NodeTable& nodes_{tree_.nodes()};
-  Guarded<std::map<Key, std::weak_ptr<Node>>> views_;
+  Guarded<std::map<Key, std::weak_ptr<Node>>> known_;
 };
 
 }  // namespace inductorfs::vfs

@@ -62,7 +62,7 @@ Result<void> Listings::renew_listing(const NodePtr& node, const std::string& pat
     const auto directory = lookup_.pin_path(branch);
     if (!directory) continue;  // it goes just now
     // The path may be another user's by now.
-    const bool belongs = tree_.moves().read(
+    const bool belongs = moves_.read(
         [&](const Moves&) { return nodes_.path_of(*node) == path && nodes_.path_of(**directory) == branch; });
     const auto added = belongs ? add_names(items, *directory, branch) : Result<void>{};
     tree_.unpin(*directory);

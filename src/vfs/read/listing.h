@@ -7,20 +7,18 @@
 #include <vector>
 
 #include "vfs/read/branches.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/shown_names.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
 /// Lists directories: the names of the local disk and those of the cluster. Blocks on the local disk only. Safe for
 /// concurrent use.
-class Listings {
+class Listings : Context {
  public:
-  Listings(RootTree& tree, RootScopes& scopes, const ShownNames& shown, Lookup& lookup, Branches& branches,
-           Notifier& notifier)
-      : tree_(tree), scopes_(scopes), shown_(shown), lookup_(lookup), branches_(branches), notifier_(notifier) {}
+  explicit Listings(const Context& context) : Context(context) {}
 
   /// FileSystem::read_directory.
   [[nodiscard]] Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
@@ -35,14 +33,6 @@ class Listings {
   [[nodiscard]] Result<void> renew_listing(const NodePtr& node, const std::string& path,
                                            const std::vector<std::string>& branches);
   [[nodiscard]] Result<void> add_names(Items& items, const NodePtr& node, const std::string& path);
-
-  RootTree& tree_;
-  RootScopes& scopes_;
-  const ShownNames& shown_;
-  Lookup& lookup_;
-  Branches& branches_;
-  Notifier& notifier_;
-  NodeTable& nodes_{tree_.nodes()};
 };
 
 }  // namespace inductorfs::vfs

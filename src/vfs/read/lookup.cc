@@ -36,22 +36,6 @@ bool is_absence(const LookupAnswer& answer) {
 
 void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(ErrorCode::kNotFound), keep, why}); }
 
-Lookup::Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-               Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels, CompileLeases& leases)
-    : host_(services.host),
-      catalog_(services.catalog),
-      store_(services.store),
-      counters_(services.counters),
-      tree_(tree),
-      scopes_(scopes),
-      sets_(sets),
-      fetcher_(fetcher),
-      prefetch_(prefetch),
-      starts_(starts),
-      views_(views),
-      parcels_(parcels),
-      leases_(leases) {}
-
 void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
   const NodePtr directory = nodes_.find(parent);
   if (!directory) return answer_absent(done, false);
@@ -131,7 +115,7 @@ Result<Found> Lookup::make_directory(const Site& site, bool keep) {
 /// would be everybody's.
 Result<Found> Lookup::show_directory(const Site& site) {
   // A listing that the kernel keeps may lack it.
-  if (!site.entry.root.empty()) sets_.lists_more(*site.parent);
+  if (!site.entry.root.empty()) notifier_.wish_content_forgotten(site.parent->id);
   const bool is_listed_later = !site.entry.root.empty() && parent_path(site.path) == site.entry.root &&
                                host_.learns() == !environment_in(site.path).empty();
   if (is_listed_later) {
@@ -150,7 +134,7 @@ void Lookup::open_directory(NodeId directory, const Caller& caller, std::functio
 
 /// Has the listener told of the answer, where the name is of a family that is shared.
 LookupDone Lookup::telling(const std::string& path, const Caller& caller, LookupDone done) const {
-  const auto& used = tree_.options().used;
+  const auto& used = options_.used;
   if (!used || !is_counted(path)) return done;
   return [this, &used, path, thread = caller.pid, begun = std::chrono::steady_clock::now(),
           done = std::move(done)](LookupAnswer answer) {
@@ -369,7 +353,7 @@ Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, ui
   });
   nodes_.note_content(
       *node, rendered ? NodeJournal::group(node->id, entry, site.seen, {}) : NodeJournal::shared(node->id, entry));
-  tree_.pins().with([&](Pins& pins) { pins.shared[entry.digest].push_back(node->id); });
+  pins_.with([&](Pins& pins) { pins.shared[entry.digest].push_back(node->id); });
   const NodePtr winner = nodes_.add(site.parent, site.name, node, references);
   if (winner != node) tree_.let_go({node});
   // A change that the catalog told between our look and the node's entry into the table would have found no node to

@@ -10,23 +10,21 @@
 
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/compile_leases.h"
+#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/parcels.h"
 #include "vfs/read/prefetch.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
 /// Answers what a name is: a file of the local disk, an entry of the cluster, or nothing. The first use of an entry
 /// waits for its bytes; a fetch thread then gives the answer, so that no function here blocks on the cluster.
 /// Safe for concurrent use.
-class Lookup {
+class Lookup : Context {
  public:
-  Lookup(const Services& services, RootTree& tree, RootScopes& scopes, ClusterSets& sets, Fetcher& fetcher,
-         Prefetch& prefetch, Starts& starts, GroupViews& views, Parcels& parcels, CompileLeases& leases);
+  explicit Lookup(const Context& context) : Context(context) {}
 
   /// FileSystem::lookup.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
@@ -76,23 +74,6 @@ class Lookup {
   [[nodiscard]] std::optional<Found> own_pending_file(const Site& site, const Caller& caller);
   [[nodiscard]] std::optional<Found> pending_file_for_all(const Site& site);
   [[nodiscard]] std::optional<Found> pending_file(const Site& site, const std::string& place);
-
-  const Host& host_;
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  Counters& counters_;
-  RootTree& tree_;
-  RootScopes& scopes_;
-  ClusterSets& sets_;
-  Fetcher& fetcher_;
-  Prefetch& prefetch_;
-  Starts& starts_;
-  GroupViews& views_;
-  Parcels& parcels_;
-  CompileLeases& leases_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 /// Answers that there is no such name. `keep` says that the kernel may remember that.

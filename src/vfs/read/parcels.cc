@@ -136,7 +136,7 @@ Result<void> Parcels::lay_out(const Site& site, const catalog::KnownEntry& known
   }
   INDUCTORFS_TRY_ASSIGN(const auto place, std::move(unpacked));
   fail_point("parcel.unpacked");
-  auto placed = tree_.moves().read([&](const Moves& moves) -> Result<void> {
+  auto placed = moves_.read([&](const Moves& moves) -> Result<void> {
     if (!tree_.is_at(moves, site)) return fail(ErrorCode::kNotFound);
     INDUCTORFS_TRY(tree_.make_local_directory(moves, site.parent));
     return form_of(site.path) == layout::Form::kDirectory ? place_directory(site, place)
@@ -145,7 +145,7 @@ Result<void> Parcels::lay_out(const Site& site, const catalog::KnownEntry& known
   fail_point("parcel.placed");
   remove_parcel(disk_, place);  // what is left of it; the next start removes it too
   if (!placed) return placed;
-  tree_.pins().with([&](Pins& pins) { pins.sealed_paths.try_emplace(known.entry.digest, site.path); });
+  pins_.with([&](Pins& pins) { pins.sealed_paths.try_emplace(known.entry.digest, site.path); });
   changed_names_in(site.parent);
   counters_.get("view.unpacked").add();
   return {};
@@ -153,7 +153,7 @@ Result<void> Parcels::lay_out(const Site& site, const catalog::KnownEntry& known
 
 Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::KnownEntry& known,
                                           const codec::ParcelHead& head, const store::BlobFile& blob) {
-  const RootAccess root{tree_.options().owner_uid, tree_.options().owner_gid, kDirectoryMode};
+  const RootAccess root{options_.owner_uid, options_.owner_gid, kDirectoryMode};
   const RootAccess access = tree_.access_of_root(site.entry).value_or(root);
   const std::string place = aside("parcel");
   remove_parcel(disk_, place);  // of a worker that was killed
@@ -277,7 +277,7 @@ bool Parcels::leave(const std::string& path, const NamesToGo& names_to_go) {
       state_.with([&](State& state) { return !state.shown.contains(path) && state.leaving.insert(path).second; });
   if (!leaves) return false;
   // No other directory gets the name meanwhile.
-  const bool gone = tree_.moves().read([&](const Moves& moves) {
+  const bool gone = moves_.read([&](const Moves& moves) {
     const auto names = names_to_go(moves);
     if (names.empty() || is_known(names)) return false;
     if (parcel_mark_of(disk_, LocalTree::view(path))) take_away(path, names);

@@ -8,13 +8,11 @@
 #include <string>
 
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/catalog/catalog.h"
 #include "inductorfs/codec/parcel.h"
 #include "inductorfs/store/blob_file.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -26,10 +24,9 @@ namespace inductorfs::vfs {
 ///
 /// A path of the view that is being shown is held (Shown), and one that is being removed is not shown; the lock of that
 /// is a leaf. Calls block on the local disk only. Safe for concurrent use.
-class Parcels {
+class Parcels : Context {
  public:
-  Parcels(const Services& services, RootTree& tree, Notifier& notifier)
-      : store_(services.store), counters_(services.counters), tree_(tree), notifier_(notifier) {}
+  explicit Parcels(const Context& context) : Context(context) {}
 
   /// Keeps a path from being removed while it lives. Confined to one thread.
   class Shown {
@@ -91,12 +88,6 @@ class Parcels {
   bool leave(const std::string& path, const NamesToGo& names_to_go);
   void take_away(const std::string& path, const std::vector<std::string>& names);
 
-  store::BlobStore& store_;
-  Counters& counters_;
-  RootTree& tree_;
-  Notifier& notifier_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
   Guarded<State> state_;
   std::atomic<uint64_t> number_{0};  ///< of the next directory beside the view
 };

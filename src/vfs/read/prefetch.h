@@ -4,8 +4,7 @@
 #include <atomic>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/catalog/catalog.h"
-#include "inductorfs/vfs/file_system.h"
+#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/starts.h"
 
@@ -13,11 +12,10 @@ namespace inductorfs::vfs {
 
 /// Guesses what will be asked for next, and has it fetched in the background. Never blocks; does nothing when
 /// FileSystemOptions::prefetch_bytes is 0. Safe for concurrent use.
-class Prefetch {
+class Prefetch : Context {
  public:
   /// All must outlive this object.
-  Prefetch(const FileSystemOptions& options, catalog::Catalog& catalog, Fetcher& fetcher, Starts& starts)
-      : options_(options), catalog_(catalog), fetcher_(fetcher), starts_(starts) {}
+  explicit Prefetch(const Context& context) : Context(context) {}
 
   /// Fetches the entries of a directory in which a name was looked up, and what belongs to one that is not here.
   void directory(const layout::Name& directory);
@@ -35,10 +33,6 @@ class Prefetch {
  private:
   void newest();
 
-  const FileSystemOptions& options_;
-  catalog::Catalog& catalog_;
-  Fetcher& fetcher_;
-  Starts& starts_;
   std::atomic<bool> wants_newest_{true};
   SteadyTime next_newest_{};  ///< the janitor's
 };

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "vfs/read/cluster_changes.h"
+#include "vfs/read/compile_leases.h"
 #include "vfs/tree/branch_paths.h"
 
 namespace inductorfs::vfs {
@@ -24,8 +26,7 @@ bool is_same(const RootAccess& one, const RootAccess& other) {
 
 }  // namespace
 
-RootScopes::RootScopes(const Services& services, RootTree& tree)
-    : host_(services.host), catalog_(services.catalog), tree_(tree) {
+RootScopes::RootScopes(const Context& context) : Context(context) {
   if (host_.parts_roots()) (void)catalog_.show({}, host_.scope_ids());  // nobody knows a name yet
 }
 
@@ -108,7 +109,8 @@ void RootScopes::show(const std::string& root, const std::vector<remote::ScopeId
 
 void RootScopes::tell(const Changes& changes) const {
   for (const auto& [root, paths] : changes) {
-    if (on_shown_) on_shown_(root, paths);
+    changes_.on_shown(root, paths);
+    leases_.changed(paths);
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,10 +12,8 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/trust.h"
-#include "inductorfs/vfs/file_system.h"
-#include "vfs/read/services.h"
+#include "vfs/read/context.h"
 #include "vfs/tree/makers.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -25,20 +22,15 @@ namespace inductorfs::vfs {
 /// the same (Host::parts_roots). use(), directory_changed() and host_changed() tell the kernel what changes: their
 /// caller holds no lock. The others may be called with any lock; they ask the disk, and perhaps the name service
 /// (Host::environment_of), about a root that nobody has used yet. Safe for concurrent use.
-class RootScopes {
+class RootScopes : Context {
  public:
-  RootScopes(const Services& services, RootTree& tree);
-
-  /// Is told the canonical paths that came to a root or went, with no lock of this class held. The mountpoint's, the
-  /// empty root's, change roots without scopes of their own, too. To be set before there are requests.
-  using ShownListener = std::function<void(const std::string& root, const std::vector<std::string>& paths)>;
-  void on_shown(ShownListener listener) { on_shown_ = std::move(listener); }
+  explicit RootScopes(const Context& context);
 
   /// Takes up the environment of a root whose names are about to be asked for. When its directory has got another owner
   /// or mode, what it shows changes with that. Blocks until the name service has answered and the entries of a new
   /// environment have come, but for FileSystemOptions::lookup_patience at most for each. Returns whether the root has
   /// an environment of its own that it had not before.
-  bool use(const std::string& root) { return use(root, tree_.options().lookup_patience); }
+  bool use(const std::string& root) { return use(root, options_.lookup_patience); }
   /// The same for a worker that takes the mount over, before its catalog has threads.
   void resume(const std::string& root) { (void)use(root, Milliseconds(0)); }
   /// Takes up what chown(2) or chmod(2) has changed of a directory, or what is at its path after a rename, if roots
@@ -49,7 +41,7 @@ class RootScopes {
 
   /// Returns the scope of the artefacts of a family at this path of the mount.
   [[nodiscard]] layout::Scope scope_of(std::string_view path, layout::Family family,
-                                       std::string_view architecture) const;
+                                       std::string_view architecture = {}) const;
   /// Says whether the root of this path of the mount uses an entry of this scope.
   [[nodiscard]] bool follows(std::string_view path, const catalog::KnownEntry& known) const;
   /// Returns the facts that the writer of a shared artefact at this path of the mount has to have.
@@ -93,11 +85,7 @@ class RootScopes {
   void drop_gone_roots();
 
   const Deadline early_ = Deadline::after(kEarly);
-  const Host& host_;
-  catalog::Catalog& catalog_;
-  RootTree& tree_;
   SharedGuarded<Roots> roots_;
-  ShownListener on_shown_;
   Guarded<SteadyTime> changing_;  ///< held while the catalog is told, so that it is told in order; the next pruning
 };
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
+#include "vfs/read/context.h"
 
 namespace inductorfs::vfs {
 
@@ -16,7 +15,7 @@ namespace inductorfs::vfs {
 /// rmdir(2) and rename(2) find in it. They ask here, so that a directory whose listing is empty can be removed. Which
 /// files of a Triton set are shown is decided for the set as a whole (ClusterSets, catalog::Catalog::hide). Safe for
 /// concurrent use.
-class ShownNames {
+class ShownNames : Context {
  public:
   struct Item {
     std::string name;
@@ -24,8 +23,7 @@ class ShownNames {
     std::string entry;  ///< the entry's path, where the name is one; a directory above entries has none
   };
 
-  ShownNames(const Services& services, RootTree& tree, const ClusterSets& sets)
-      : catalog_(services.catalog), tree_(tree), sets_(sets) {}
+  explicit ShownNames(const Context& context) : Context(context) {}
 
   /// Returns the names that a directory shows, in no order, some twice. `directory` may be nullptr, when the kernel
   /// does not know it.
@@ -38,11 +36,6 @@ class ShownNames {
   [[nodiscard]] bool has_pending(const NodePtr& directory) const;
   [[nodiscard]] bool is_known(const NodePtr& node, const std::string& path) const;
   [[nodiscard]] bool any_known(const NodePtr& directory, const std::string& path) const;
-
-  catalog::Catalog& catalog_;
-  RootTree& tree_;
-  const ClusterSets& sets_;
-  NodeTable& nodes_{tree_.nodes()};
 };
 
 }  // namespace inductorfs::vfs

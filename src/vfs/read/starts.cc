@@ -27,18 +27,14 @@ std::string asked_key(const std::string& path) {
 
 }  // namespace
 
-Starts::Starts(const FileSystemOptions& options, const Services& services, RootScopes& scopes, Fetcher& fetcher)
-    : options_(options),
-      catalog_(services.catalog),
-      store_(services.store),
-      scopes_(scopes),
-      fetcher_(fetcher),
-      lists_(services.counters.get("starts.lists")),
-      foreseen_(services.counters.get("starts.foreseen")),
-      foreseen_bytes_(services.counters.get("starts.foreseen_bytes")),
-      used_(services.counters.get("starts.used")),
-      used_bytes_(services.counters.get("starts.used_bytes")),
-      published_(services.counters.get("starts.published")) {}
+Starts::Starts(const Context& context)
+    : Context(context),
+      lists_(counters_.get("starts.lists")),
+      foreseen_(counters_.get("starts.foreseen")),
+      foreseen_bytes_(counters_.get("starts.foreseen_bytes")),
+      used_(counters_.get("starts.used")),
+      used_bytes_(counters_.get("starts.used_bytes")),
+      published_(counters_.get("starts.published")) {}
 
 void Starts::foresee(const layout::Name& asked) {
   const auto list = catalog_.start_list(asked.root, asked_key(asked.path));

@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/layout/start_list.h"
-#include "inductorfs/vfs/file_system.h"
+#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
 
 namespace inductorfs::vfs {
 
@@ -25,10 +23,10 @@ namespace inductorfs::vfs {
 /// start lists of the cluster (layout/start_list.h). It looks for one at the first names, has what is in it fetched,
 /// and publishes what starts have asked for here. What it foresaw and what of that was used is counted ("starts.*").
 /// Safe for concurrent use.
-class Starts {
+class Starts : Context {
  public:
   /// All must outlive this object.
-  Starts(const FileSystemOptions& options, const Services& services, RootScopes& scopes, Fetcher& fetcher);
+  explicit Starts(const Context& context);
 
   /// A program has asked for this name, a file or a directory of the cluster, whose bytes are not here. If there is a
   /// start list for it, what that names is fetched. Never waits for the cluster.
@@ -59,11 +57,6 @@ class Starts {
   [[nodiscard]] bool judge(const codec::Digest& list);
   void publish(const JobStart& start, const std::vector<std::string>& names, const std::string& text);
 
-  const FileSystemOptions& options_;
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  RootScopes& scopes_;
-  Fetcher& fetcher_;
   Counter& lists_;     ///< that were applied
   Counter& foreseen_;  ///< artefacts that were fetched because a list names them
   Counter& foreseen_bytes_;

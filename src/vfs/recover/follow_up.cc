@@ -13,20 +13,6 @@
 
 namespace inductorfs::vfs {
 
-FollowUp::FollowUp(const Services& services, const Parts& parts)
-    : catalog_(services.catalog),
-      store_(services.store),
-      tree_(parts.tree),
-      lookup_(parts.lookup),
-      changes_(parts.changes),
-      notifier_(parts.notifier),
-      marks_(parts.marks),
-      sealer_(parts.sealer),
-      in_place_(parts.in_place),
-      sealing_(parts.sealing),
-      damage_(parts.damage),
-      phase_(parts.phase) {}
-
 void FollowUp::run(const std::stop_token& stop) {
   refresh_kernel("", tree_.root(), stop);
   fail_point("takeover.kernel_told");
@@ -131,7 +117,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   const Provenance found = marks_.read(place);
   if (!found.is_known() && marks_.everyone_fits()) {
     Provenance now;
-    now.add_scope(marks_.scope_of(path, layout::classify(path).family).id);
+    now.add_scope(scopes_.scope_of(path, layout::classify(path).family).id);
     marks_.write(place, found, now);
   }
   if (in_place_.add_left(path)) return;  // somebody may be writing to it

@@ -7,11 +7,8 @@
 
 #include "vfs/origin/marks.h"
 #include "vfs/read/cluster_changes.h"
+#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/damage.h"
-#include "vfs/tree/resuming.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"
@@ -20,21 +17,9 @@ namespace inductorfs::vfs {
 
 /// Does the rest of a takeover while requests are served: it finds out which blobs local files are, what is to be
 /// sealed, and what the kernel may not have been told. Blocks on the local disk. Confined to the `janitor` thread.
-class FollowUp {
+class FollowUp : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    Lookup& lookup;
-    ClusterChanges& changes;
-    Notifier& notifier;
-    Marks& marks;
-    Sealer& sealer;
-    InPlace& in_place;
-    Sealing& sealing;
-    Damage& damage;
-    TakeoverPhase& phase;
-  };
-  FollowUp(const Services& services, const Parts& parts);
+  explicit FollowUp(const Context& context) : Context(context) {}
 
   void run(const std::stop_token& stop);
 
@@ -46,22 +31,6 @@ class FollowUp {
   void look_at_set(const std::string& path);
   void look_at_file(const std::string& directory, const std::string& name,
                     const std::vector<LocalTree::Item>& siblings);
-
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  RootTree& tree_;
-  Lookup& lookup_;
-  ClusterChanges& changes_;
-  Notifier& notifier_;
-  Marks& marks_;
-  Sealer& sealer_;
-  InPlace& in_place_;
-  Sealing& sealing_;
-  Damage& damage_;
-  TakeoverPhase& phase_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

@@ -5,16 +5,16 @@
 #include <string>
 #include <utility>
 
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
 /// Finds out where the files of nodes really are, because an earlier worker may have been killed between a step on the
 /// disk and its record in the journal. Blocks on the local disk only. Safe for concurrent use.
-class NodePlaces {
+class NodePlaces : Context {
  public:
-  NodePlaces(RootTree& tree, Notifier& notifier) : tree_(tree), notifier_(notifier) {}
+  explicit NodePlaces(const Context& context) : Context(context) {}
 
   /// Corrects the names of a node, and where its bytes are. Returns false when its file is at none of the known places.
   bool find_place(const NodePtr& node);
@@ -24,11 +24,6 @@ class NodePlaces {
  private:
   [[nodiscard]] std::pair<std::string, uint64_t> noted_place(const NodePtr& node) const;
   void lose_names(const NodePtr& node, const std::string& place);
-
-  RootTree& tree_;
-  Notifier& notifier_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
 };
 
 }  // namespace inductorfs::vfs

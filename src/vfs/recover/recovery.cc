@@ -47,18 +47,6 @@ bool is_blob(store::BlobStore& store, int file) {
 
 }  // namespace
 
-Recovery::Recovery(const Services& services, const Parts& parts)
-    : catalog_(services.catalog),
-      store_(services.store),
-      counters_(services.counters),
-      tree_(parts.tree),
-      sealer_(parts.sealer),
-      in_place_(parts.in_place),
-      sealing_(parts.sealing),
-      key_sets_(parts.key_sets),
-      stale_(parts.stale),
-      refusals_(parts.refusals) {}
-
 Result<void> Recovery::run() {
   // "boot id, then `clean` after a close that synced": another boot without it means that the host went down while
   // data were not on the disk (torch never calls fsync, so neither do we on its path).

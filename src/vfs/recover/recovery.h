@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
+#include "vfs/read/context.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/refusals.h"
@@ -17,18 +16,9 @@ namespace inductorfs::vfs {
 
 /// Puts in order what an earlier process left on the disk of this store: deleted files, pending sets, files that a
 /// host crash tore. Blocks on the local disk. Confined to the thread that opens, and later closes, the file system.
-class Recovery {
+class Recovery : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    Sealer& sealer;
-    InPlace& in_place;
-    Sealing& sealing;
-    KeySets& key_sets;
-    Stale& stale;
-    Refusals& refusals;
-  };
-  Recovery(const Services& services, const Parts& parts);
+  explicit Recovery(const Context& context) : Context(context) {}
 
   /// Recovers before the first request of a mount that takes over from no worker.
   [[nodiscard]] Result<void> run();
@@ -46,19 +36,6 @@ class Recovery {
   void recover_group(const std::string& path, std::vector<std::string> before, bool torn);
   [[nodiscard]] bool is_told(std::string_view event);
   void set_aside(const std::string& path, const Error& why, bool torn);
-
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  Counters& counters_;
-  RootTree& tree_;
-  Sealer& sealer_;
-  InPlace& in_place_;
-  Sealing& sealing_;
-  KeySets& key_sets_;
-  Stale& stale_;
-  Refusals& refusals_;
-  LocalTree& disk_{tree_.disk()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

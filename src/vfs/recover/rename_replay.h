@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "vfs/read/context.h"
 #include "vfs/recover/node_places.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/renames.h"
@@ -14,10 +14,9 @@ namespace inductorfs::vfs {
 
 /// Finishes a rename request that comes again because the worker that served it was killed, if the effect of the rename
 /// is on the disk already. Safe for concurrent use.
-class RenameReplay {
+class RenameReplay : Context {
  public:
-  RenameReplay(RootTree& tree, NodePlaces& places, KeySets& key_sets, Removal& removal, Renames& renames)
-      : tree_(tree), places_(places), key_sets_(key_sets), removal_(removal), renames_(renames) {}
+  explicit RenameReplay(const Context& context) : Context(context) {}
 
   /// Finishes the rename. Empty when the effect is not there; the rename is then done like any other. Only to be called
   /// when takeover::begun_effect() says so.
@@ -29,15 +28,6 @@ class RenameReplay {
   [[nodiscard]] Result<bool> finish_rename(const Site& from, const Site& to, RenameMode mode, uint64_t witness);
   void finish_move(const Site& from, const Site& to, const NodePtr& moved);
   void finish_exchange(const Site& from, const Site& to, const NodePtr& moved);
-
-  RootTree& tree_;
-  NodePlaces& places_;
-  KeySets& key_sets_;
-  Removal& removal_;
-  Renames& renames_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 }  // namespace inductorfs::vfs

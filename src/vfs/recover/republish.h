@@ -5,8 +5,7 @@
 #include <string>
 
 #include "vfs/origin/marks.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
+#include "vfs/read/context.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"
 
@@ -16,10 +15,9 @@ namespace inductorfs::vfs {
 /// sealed file of a shared family that the index lacks. Nothing is lost here meanwhile, and what the cluster has after
 /// all is only looked at. What a worker leaves of it, the next one does in its FollowUp, or its Recovery. run() blocks
 /// on the local disk and is confined to the `janitor` thread; the rest is safe for concurrent use.
-class Republish {
+class Republish : Context {
  public:
-  Republish(const Services& services, RootTree& tree, Marks& marks, Sealer& sealer, Sealing& sealing)
-      : catalog_(services.catalog), tree_(tree), marks_(marks), sealer_(sealer), sealing_(sealing) {}
+  explicit Republish(const Context& context) : Context(context) {}
 
   /// Does it where it is due and the index is known again; a little later than others that noticed at the same time.
   void run_if_due(const std::stop_token& stop);
@@ -33,12 +31,6 @@ class Republish {
   [[nodiscard]] bool is_lost(const std::string& path) const;
   void queue(const std::string& path, const std::stop_token& stop);
 
-  catalog::Catalog& catalog_;
-  RootTree& tree_;
-  Marks& marks_;
-  Sealer& sealer_;
-  Sealing& sealing_;
-  LocalTree& disk_{tree_.disk()};
   Guarded<uint64_t> done_{0};  ///< of Catalog::lost_tails()
   uint64_t queued_ = 0;        ///< confined to the janitor
 };

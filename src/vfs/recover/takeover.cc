@@ -14,18 +14,6 @@
 
 namespace inductorfs::vfs {
 
-Takeover::Takeover(const Services& services, const Parts& parts)
-    : counters_(services.counters),
-      tree_(parts.tree),
-      scopes_(parts.scopes),
-      sets_(parts.sets),
-      lookup_(parts.lookup),
-      views_(parts.views),
-      key_sets_(parts.key_sets),
-      stale_(parts.stale),
-      places_(parts.places),
-      phase_(parts.phase) {}
-
 Result<void> Takeover::run() {
   const LeftNodes records = nodes_.left_over();
   std::vector<NodePtr> nodes;

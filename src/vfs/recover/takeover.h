@@ -6,12 +6,10 @@
 #include <string_view>
 
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/context.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/lookup.h"
-#include "vfs/read/services.h"
 #include "vfs/recover/node_places.h"
-#include "vfs/tree/resuming.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/stale.h"
 
@@ -21,20 +19,9 @@ namespace inductorfs::vfs {
 /// Operations that the earlier worker had begun are finished by their requests, which come again
 /// (takeover::RequestSlots), and by FollowUp. Blocks on the local disk. Confined to the thread that opens the file
 /// system.
-class Takeover {
+class Takeover : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    RootScopes& scopes;
-    ClusterSets& sets;
-    Lookup& lookup;
-    GroupViews& views;
-    KeySets& key_sets;
-    Stale& stale;
-    NodePlaces& places;
-    TakeoverPhase& phase;
-  };
-  Takeover(const Services& services, const Parts& parts);
+  explicit Takeover(const Context& context) : Context(context) {}
 
   /// Restores nodes, names, and incomplete sets, before the first request.
   [[nodiscard]] Result<void> run();
@@ -47,21 +34,6 @@ class Takeover {
   [[nodiscard]] std::optional<SetOwner> owner_of_set(std::string_view text) const;
   [[nodiscard]] bool restore_set(const NodePtr& directory, std::string_view owner, const std::string& place);
   void sweep_orphans();
-
-  Counters& counters_;
-  RootTree& tree_;
-  RootScopes& scopes_;
-  ClusterSets& sets_;
-  Lookup& lookup_;
-  GroupViews& views_;
-  KeySets& key_sets_;
-  Stale& stale_;
-  NodePlaces& places_;
-  TakeoverPhase& phase_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  Guarded<Pins>& pins_{tree_.pins()};
-  Guarded<Orphans>& orphans_{tree_.orphans()};
 };
 
 }  // namespace inductorfs::vfs

@@ -52,7 +52,6 @@ class RootTree {
   RootTree(const FileSystemOptions& options, LocalTree disk, NodePtr root, store::BlobStore& store,
            NamesChanged names_changed);
 
-  [[nodiscard]] const FileSystemOptions& options() const { return options_; }
   [[nodiscard]] LocalTree& disk() { return disk_; }
   [[nodiscard]] NodeTable& nodes() { return nodes_; }
   [[nodiscard]] const NodeTable& nodes() const { return nodes_; }

@@ -123,7 +123,7 @@ Result<std::string> FileAttributes::own_xattr(const NodePtr& node, const std::st
     return node->content.with([&](Content& content) -> Result<std::string> {
       if (name == "origin") {
         if (content.backing == Backing::kShared) return content.entry.origin;
-        return node->is_regular() ? Result<std::string>(tree_.options().origin) : fail(ErrorCode::kNoData);
+        return node->is_regular() ? Result<std::string>(options_.origin) : fail(ErrorCode::kNoData);
       }
       if (!node->is_regular()) return fail(ErrorCode::kNoData);
       if (name == "scope" || name == "private") {

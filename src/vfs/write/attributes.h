@@ -7,19 +7,17 @@
 #include <vector>
 
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/data.h"
 
 namespace inductorfs::vfs {
 
 /// Attributes and extended attributes, with the functions of FileSystem. Blocks on the local disk only.
 /// Safe for concurrent use.
-class FileAttributes {
+class FileAttributes : Context {
  public:
-  FileAttributes(const Services& services, RootTree& tree, RootScopes& scopes, Origin& origin, Data& data)
-      : catalog_(services.catalog), tree_(tree), scopes_(scopes), origin_(origin), data_(data) {}
+  explicit FileAttributes(const Context& context) : Context(context) {}
 
   [[nodiscard]] Result<Attributes> get_attributes(NodeId node);
   [[nodiscard]] Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller);
@@ -37,15 +35,6 @@ class FileAttributes {
   [[nodiscard]] Result<std::string> own_xattr(const NodePtr& node, const std::string& name);
   [[nodiscard]] Result<void> change_xattr(NodeId id, const std::string& name,
                                           const std::function<Result<void>(const std::string&)>& change);
-
-  catalog::Catalog& catalog_;
-  RootTree& tree_;
-  RootScopes& scopes_;
-  Origin& origin_;
-  Data& data_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 }  // namespace inductorfs::vfs

@@ -90,7 +90,7 @@ bool BranchRemoval::remove_empty_common(const std::string& directory, int depth)
   const size_t slash = directory.rfind('/');
   const std::string above = slash == std::string::npos ? std::string() : directory.substr(0, slash);
   if (!common_directory(above, last_component(directory))) return false;
-  return tree_.moves().read([&](const Moves&) { return tree_.remove_directory(directory).has_value(); });
+  return moves_.read([&](const Moves&) { return tree_.remove_directory(directory).has_value(); });
 }
 
 void BranchRemoval::remove_unused() {

@@ -8,6 +8,7 @@
 
 #include "vfs/read/branches.h"
 #include "vfs/read/cluster_changes.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/shown_names.h"
@@ -19,29 +20,9 @@ namespace inductorfs::vfs {
 /// Removes branches (Branches) with all that is in them, and tells the kernel. What cannot be removed stays, and is met
 /// again. A user removes what is his, and the superuser what is anybody's. Blocks on the
 /// local disk; the caller holds no lock. Safe for concurrent use.
-class BranchRemoval {
+class BranchRemoval : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    RootScopes& scopes;
-    const ShownNames& shown;
-    Lookup& lookup;
-    Branches& branches;
-    ClusterChanges& changes;
-    Removal& removal;
-    Names& names;
-    Notifier& notifier;
-  };
-  explicit BranchRemoval(const Parts& parts)
-      : tree_(parts.tree),
-        scopes_(parts.scopes),
-        shown_(parts.shown),
-        lookup_(parts.lookup),
-        branches_(parts.branches),
-        changes_(parts.changes),
-        removal_(parts.removal),
-        names_(parts.names),
-        notifier_(parts.notifier) {}
+  explicit BranchRemoval(const Context& context) : Context(context) {}
 
   /// Before the rmdir(2) of a directory: what environments have for it goes if the caller sees nothing there. In a root
   /// that is so when `caller` has had something there; in a directory below one only for a program without an
@@ -68,17 +49,6 @@ class BranchRemoval {
   [[nodiscard]] bool may_remove(const std::string& path, const Remover& remover) const;
   void hide(const std::string& path);
   void remove(const std::string& path, const Remover& remover);
-
-  RootTree& tree_;
-  RootScopes& scopes_;
-  const ShownNames& shown_;
-  Lookup& lookup_;
-  Branches& branches_;
-  ClusterChanges& changes_;
-  Removal& removal_;
-  Names& names_;
-  Notifier& notifier_;
-  LocalTree& disk_{tree_.disk()};
 };
 
 }  // namespace inductorfs::vfs

@@ -7,10 +7,9 @@
 #include <string_view>
 
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
-#include "vfs/read/services.h"
 #include "vfs/tree/early_copy.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/sealer.h"
 
@@ -18,17 +17,9 @@ namespace inductorfs::vfs {
 
 /// Reads and writes the bytes of files. A file whose bytes the store has too gets bytes of its own before the first
 /// write. Blocks on the local disk; a read of a blob that was damaged fetches it once more. Safe for concurrent use.
-class Data {
+class Data : Context {
  public:
-  Data(const Services& services, RootTree& tree, Fetcher& fetcher, Origin& origin, InPlace& in_place, Sealer& sealer)
-      : catalog_(services.catalog),
-        store_(services.store),
-        counters_(services.counters),
-        tree_(tree),
-        fetcher_(fetcher),
-        origin_(origin),
-        in_place_(in_place),
-        sealer_(sealer) {}
+  explicit Data(const Context& context) : Context(context) {}
 
   // ---- as in FileSystem
   [[nodiscard]] Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset);
@@ -64,20 +55,6 @@ class Data {
   [[nodiscard]] Result<void> copy_entry_to_view(const NodePtr& node, Content& content, EarlyCopy& early);
   [[nodiscard]] Result<void> take_name(const NodePtr& view);
   [[nodiscard]] Result<void> sync_names(const Node& directory);
-
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  Counters& counters_;
-  RootTree& tree_;
-  Fetcher& fetcher_;
-  Origin& origin_;
-  InPlace& in_place_;
-  Sealer& sealer_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  DescriptorCache& descriptors_{tree_.descriptors()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

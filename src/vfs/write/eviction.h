@@ -4,28 +4,18 @@
 #include <string>
 
 #include "vfs/read/cluster_sets.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
 #include "vfs/read/parcels.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/resuming.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
 /// Tells the store which blobs may go when it needs room. A blob that the kernel shows to some process stays; the
 /// kernel is asked to let go of its name, so that a later round may evict it. Never waits for the kernel.
 /// Safe for concurrent use.
-class Eviction {
+class Eviction : Context {
  public:
-  Eviction(const Services& services, RootTree& tree, ClusterSets& sets, Parcels& parcels, Notifier& notifier,
-           TakeoverPhase& phase)
-      : catalog_(services.catalog),
-        counters_(services.counters),
-        tree_(tree),
-        sets_(sets),
-        parcels_(parcels),
-        notifier_(notifier),
-        phase_(phase) {}
+  explicit Eviction(const Context& context) : Context(context) {}
 
   /// Says whether this blob may go now. A sealed file of the view that shares its inode is removed with it,
   /// and so are the files of a parcel.
@@ -37,18 +27,6 @@ class Eviction {
   /// Says whether the blob may go; requires moves(), exclusively.
   [[nodiscard]] bool drop_local_file(const std::string& path, const codec::Digest& digest);
   [[nodiscard]] bool drop_local_set(const std::string& directory);
-
-  catalog::Catalog& catalog_;
-  Counters& counters_;
-  RootTree& tree_;
-  ClusterSets& sets_;
-  Parcels& parcels_;
-  Notifier& notifier_;
-  TakeoverPhase& phase_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

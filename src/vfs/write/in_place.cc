@@ -47,9 +47,9 @@ void InPlace::stop() {
   for (const auto& [key, item] : rest) tree_.unpin(item.node);
 }
 
-bool InPlace::asks() const { return static_cast<bool>(tree_.options().who_writes); }
+bool InPlace::asks() const { return static_cast<bool>(options_.who_writes); }
 
-bool InPlace::is_on() const { return asks() && marks_.everyone_fits() && tree_.options().quiet_is_complete; }
+bool InPlace::is_on() const { return asks() && marks_.everyone_fits() && options_.quiet_is_complete; }
 
 /// Where only a left file is asked about, Content::unfinished tells that this is one.
 bool InPlace::watches(const NodePtr& node) const {
@@ -87,7 +87,7 @@ bool InPlace::add_left_set(const std::string& directory, const std::vector<std::
 void InPlace::wait_for(const NodePtr& node, const std::string& path) {
   if (!node->is_regular() || !layout::rule_of(layout::classify(path).family).shared) return;
   node->content.with([](Content& content) { content.unfinished = true; });
-  const SteadyTime due = std::chrono::steady_clock::now() + tree_.options().quiet_time;
+  const SteadyTime due = std::chrono::steady_clock::now() + options_.quiet_time;
   const bool first = state_.with([&](State& state) {
     if (state.stopped) return false;
     const auto [known, is_new] = state.items.try_emplace({node->id, path});
@@ -142,7 +142,7 @@ void InPlace::run(const std::stop_token& stop) {
     const SteadyTime now = std::chrono::steady_clock::now();
     const SteadyTime next = state_.with([&](const State& state) {
       // What is added meanwhile is due a quiet time later.
-      return std::max(next_due(state, now + tree_.options().quiet_time), now + kStep);
+      return std::max(next_due(state, now + options_.quiet_time), now + kStep);
     });
     (void)state_.wait_until(next, stopped, stopped);
   }
@@ -197,7 +197,7 @@ std::vector<OpenState> InPlace::ask(const std::vector<OpenQuestion>& questions) 
     return state.question.get_token();
   });
   if (!token) return {};
-  auto states = tree_.options().who_writes(questions, *token);
+  auto states = options_.who_writes(questions, *token);
   state_.notify_with([](State& state) { state.asking = false; });
   if (token->stop_requested()) return {};
   states.resize(questions.size(), OpenState::kLate);
@@ -231,7 +231,7 @@ void InPlace::look() {
         drop(item);
         break;
       case Next::kLater:
-        put_off(item, OpenState::kForWriting, tree_.options().quiet_time);
+        put_off(item, OpenState::kForWriting, options_.quiet_time);
         break;
       case Next::kAsk:
         questions.push_back({shown_path(item.path), item.node->inode_number});
@@ -249,14 +249,14 @@ void InPlace::take_answer(const Item& item, OpenState state) {
     case OpenState::kNotForWriting:
       return finish(item, state);
     case OpenState::kForWriting:
-      return put_off(item, state, tree_.options().quiet_time);
+      return put_off(item, state, options_.quiet_time);
     case OpenState::kLate:
       counters_.get("seal.in_place_late").add();
-      return put_off(item, state, kLateQuietTimes * tree_.options().quiet_time);
+      return put_off(item, state, kLateQuietTimes * options_.quiet_time);
     case OpenState::kNotAsked:
       return;
     case OpenState::kUnknown:
-      if (item.unknown + 1 < kMostUnknown) return put_off(item, state, tree_.options().quiet_time);
+      if (item.unknown + 1 < kMostUnknown) return put_off(item, state, options_.quiet_time);
       if (seals_when_quiet(item.path)) return finish(item, state);  // the time alone is its sign
       counters_.get("seal.in_place_unknown").add();
       log::write_limited(log::Level::kWarning, "seal.in_place_unknown",

@@ -11,11 +11,9 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/vfs/file_system.h"
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealer.h"
 
@@ -41,26 +39,9 @@ namespace inductorfs::vfs {
 /// A thread of its own asks the kernel, because that blocks for as long as FileSystemOptions::who_writes does; no
 /// function but drain(), hold() and stop() waits for it. start() and stop() need external synchronisation; everything
 /// else is safe for concurrent use.
-class InPlace {
+class InPlace : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    Lookup& lookup;
-    Origin& origin;
-    Marks& marks;
-    Sealer& sealer;
-    Removal& removal;
-    Notifier& notifier;
-  };
-  InPlace(const Services& services, const Parts& parts)
-      : counters_(services.counters),
-        tree_(parts.tree),
-        lookup_(parts.lookup),
-        origin_(parts.origin),
-        marks_(parts.marks),
-        sealer_(parts.sealer),
-        removal_(parts.removal),
-        notifier_(parts.notifier) {}
+  explicit InPlace(const Context& context) : Context(context) {}
 
   /// Starts the thread, if somebody can ask the kernel.
   void start();
@@ -138,17 +119,6 @@ class InPlace {
   [[nodiscard]] static SteadyTime next_due(const State& state, SteadyTime latest);
   [[nodiscard]] static std::string why(const Item& item);
 
-  Counters& counters_;
-  RootTree& tree_;
-  Lookup& lookup_;
-  Origin& origin_;
-  Marks& marks_;
-  Sealer& sealer_;
-  Removal& removal_;
-  Notifier& notifier_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
   Guarded<State> state_;
   std::jthread thread_;
 };

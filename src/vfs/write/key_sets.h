@@ -10,9 +10,8 @@
 
 #include "inductorfs/base/guarded.h"
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealer.h"
 
@@ -23,24 +22,9 @@ namespace inductorfs::vfs {
 /// file moves in when its process ends, as private files that stand back behind a set which somebody completes. It
 /// holds a key directory's lock while it renames on the local disk, because a reader must not see half a set. Safe for
 /// concurrent use.
-class KeySets {
+class KeySets : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    Origin& origin;
-    Marks& marks;
-    Sealer& sealer;
-    Removal& removal;
-    Notifier& notifier;
-  };
-  KeySets(const Services& services, const Parts& parts)
-      : counters_(services.counters),
-        tree_(parts.tree),
-        origin_(parts.origin),
-        marks_(parts.marks),
-        sealer_(parts.sealer),
-        removal_(parts.removal),
-        notifier_(parts.notifier) {}
+  explicit KeySets(const Context& context) : Context(context) {}
 
   /// Handles a rename from a temporary name into a key directory. Returns the writer of the set that took the file;
   /// empty when the file belongs to no set. kNoSpace when the set has kMostInSet files. The caller holds moves().
@@ -93,16 +77,6 @@ class KeySets {
   void let_go(const NodePtr& directory, const std::vector<NodePtr>& gone);
   void note_pending(const NodePtr& directory);
 
-  Counters& counters_;
-  RootTree& tree_;
-  Origin& origin_;
-  Marks& marks_;
-  Sealer& sealer_;
-  Removal& removal_;
-  Notifier& notifier_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
   Guarded<std::unordered_map<uint64_t, std::weak_ptr<Node>>> pending_;
 };
 

@@ -51,7 +51,7 @@ bool Sealing::may_be_unpublished(const std::string& path) const {
 
 /// What a node has measured: any answer is right, and another one gives other sums.
 bool Sealing::gives_way(std::string_view path) const {
-  if (!tree_.options().cluster_winners) return false;
+  if (!options_.cluster_winners) return false;
   const auto family = layout::classify(path).family;
   return family == layout::Family::kBestConfig || family == layout::Family::kTritonAutotune ||
          family == layout::Family::kOnDiskCache;

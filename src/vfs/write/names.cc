@@ -24,17 +24,6 @@ Result<bool> begin_name(const LocalTree& tree, const Site& site, uint64_t witnes
 
 }  // namespace
 
-Names::Names(const Parts& parts)
-    : tree_(parts.tree),
-      lookup_(parts.lookup),
-      origin_(parts.origin),
-      in_place_(parts.in_place),
-      sealer_(parts.sealer),
-      data_(parts.data),
-      sealing_(parts.sealing),
-      removal_(parts.removal),
-      refusals_(parts.refusals) {}
-
 /// Whose a new name is.
 Result<FileOwner> Names::owner_of_new(const Site& site, mode_t mode, const Caller& caller) const {
   const bool is_callers = options_.chown_to_caller;

@@ -7,8 +7,7 @@
 #include <string_view>
 
 #include "vfs/origin/origin.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
+#include "vfs/read/context.h"
 #include "vfs/write/data.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/refusals.h"
@@ -20,20 +19,9 @@ namespace inductorfs::vfs {
 /// Makes and removes names, with the functions of FileSystem. An operation that comes again after its worker was killed
 /// finds its own effect and answers success (takeover::begun_effect). Blocks on the local disk only.
 /// Safe for concurrent use.
-class Names {
+class Names : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    Lookup& lookup;
-    Origin& origin;
-    InPlace& in_place;
-    Sealer& sealer;
-    Data& data;
-    Sealing& sealing;
-    Removal& removal;
-    Refusals& refusals;
-  };
-  explicit Names(const Parts& parts);
+  explicit Names(const Context& context) : Context(context) {}
 
   [[nodiscard]] Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
   [[nodiscard]] Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, const Caller& caller);
@@ -65,21 +53,6 @@ class Names {
   [[nodiscard]] Result<UserCharges::NewFile> place_of(bool is_made, uid_t owner) const;
   [[nodiscard]] Result<NodePtr> link_file(const NodePtr& node, Content& content, const Site& to, EarlyCopy& early,
                                           const Caller& caller);
-
-  RootTree& tree_;
-  Lookup& lookup_;
-  Origin& origin_;
-  InPlace& in_place_;
-  Sealer& sealer_;
-  Data& data_;
-  Sealing& sealing_;
-  Removal& removal_;
-  Refusals& refusals_;
-  const FileSystemOptions& options_{tree_.options()};
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  DescriptorCache& descriptors_{tree_.descriptors()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 }  // namespace inductorfs::vfs

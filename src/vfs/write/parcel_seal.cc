@@ -81,7 +81,7 @@ Result<void> Sealing::judge_makers(const ParcelFiles& files, const std::string& 
     const auto makers =
         moves_.read([&](const Moves&) { return makers_of(disk_, LocalTree::view(join(above, item.path))); });
     if (!makers) return fail(makers.error());
-    const auto why = marks_.why_not_shared(path, *makers);
+    const auto why = scopes_.why_not_shared(path, *makers);
     if (!why.empty()) return fail(ErrorCode::kNotPermitted, item.path + ": " + why);
   }
   return {};

@@ -5,9 +5,8 @@
 
 #include "inductorfs/base/guarded.h"
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/services.h"
+#include "vfs/read/context.h"
 #include "vfs/read/shown_names.h"
-#include "vfs/tree/root_tree.h"
 
 namespace inductorfs::vfs {
 
@@ -17,10 +16,9 @@ struct Queueing {};
 /// Removes names: from the disk and the table in one step, so that a process that has the file open reads on, and from
 /// the cluster's entries that this mount shows. Deleting, renaming and merging use it. Blocks on the local disk only.
 /// Safe for concurrent use.
-class Removal {
+class Removal : Context {
  public:
-  Removal(const Services& services, RootTree& tree, ClusterSets& sets, const ShownNames& shown)
-      : catalog_(services.catalog), counters_(services.counters), tree_(tree), sets_(sets), shown_(shown) {}
+  explicit Removal(const Context& context) : Context(context) {}
 
   /// A caller holds this lock while it queues something, so that the name is not hidden in between. It is taken after a
   /// content's lock, and before the node table's.
@@ -62,13 +60,6 @@ class Removal {
   [[nodiscard]] Result<void> remove_first_name(const std::string& view_path, const NodePtr& node, Content* content,
                                                Result<void> kept);
 
-  catalog::Catalog& catalog_;
-  Counters& counters_;
-  RootTree& tree_;
-  ClusterSets& sets_;
-  const ShownNames& shown_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
   Guarded<Queueing> queueing_;
 };
 

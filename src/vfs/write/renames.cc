@@ -35,17 +35,6 @@ Result<void> check_paths_below(const Fd& directory, const std::string& below, si
 
 }  // namespace
 
-Renames::Renames(const Services& services, const Parts& parts)
-    : catalog_(services.catalog),
-      tree_(parts.tree),
-      scopes_(parts.scopes),
-      lookup_(parts.lookup),
-      origin_(parts.origin),
-      data_(parts.data),
-      sealing_(parts.sealing),
-      key_sets_(parts.key_sets),
-      removal_(parts.removal) {}
-
 Result<bool> Renames::rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
   if (mode == RenameMode::kExchange) {
     INDUCTORFS_TRY_ASSIGN(const bool done, tree_.with_room([&] { return exchange(from, to, caller); }));

@@ -2,9 +2,8 @@
 #pragma once
 
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/data.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/removal.h"
@@ -15,19 +14,9 @@ namespace inductorfs::vfs {
 /// Renames, as FileSystem does. A rename is the sign of completeness in most families, and the way in which Triton puts
 /// files into its sets. The rename of a directory holds moves() exclusively, but not while it walks the tree below.
 /// Blocks on the local disk only. Safe for concurrent use.
-class Renames {
+class Renames : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    RootScopes& scopes;
-    Lookup& lookup;
-    Origin& origin;
-    Data& data;
-    Sealing& sealing;
-    KeySets& key_sets;
-    Removal& removal;
-  };
-  Renames(const Services& services, const Parts& parts);
+  explicit Renames(const Context& context) : Context(context) {}
 
   /// False: a directory above one of the names was moved before the lock was taken. Nothing was done; to be called
   /// again with what is true now.
@@ -55,19 +44,6 @@ class Renames {
   [[nodiscard]] Result<Fd> rename_directory(const Step& step, const NodePtr& node);
   void note_groups_moved(const NodePtr& directory, const std::string& path);
   [[nodiscard]] Result<bool> exchange(const Site& from, const Site& to, const Caller& caller);
-
-  catalog::Catalog& catalog_;
-  RootTree& tree_;
-  RootScopes& scopes_;
-  Lookup& lookup_;
-  Origin& origin_;
-  Data& data_;
-  Sealing& sealing_;
-  KeySets& key_sets_;
-  Removal& removal_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
 };
 
 }  // namespace inductorfs::vfs

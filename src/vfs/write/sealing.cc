@@ -69,23 +69,6 @@ SealOutcome outcome_of(Standing standing) {
 
 }  // namespace
 
-Sealing::Sealing(const Services& services, const Parts& parts)
-    : host_(services.host),
-      catalog_(services.catalog),
-      store_(services.store),
-      counters_(services.counters),
-      tree_(parts.tree),
-      lookup_(parts.lookup),
-      origin_(parts.origin),
-      marks_(parts.marks),
-      sealer_(parts.sealer),
-      in_place_(parts.in_place),
-      removal_(parts.removal),
-      refusals_(parts.refusals),
-      damage_(parts.damage),
-      notifier_(parts.notifier),
-      phase_(parts.phase) {}
-
 void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
   if (!node->is_regular()) return;
   const auto classified = layout::classify(path);
@@ -114,8 +97,7 @@ void Sealing::seal_after_build(const std::string& directory_path, const Caller& 
     if (!node) continue;
     // torch, which ran the compiler: a better witness than the linker, and of every byte.
     // Whoever says that it is complete has made it.
-    const auto noted =
-        tree_.moves().read([&](const Moves&) { return origin_.note_namer(LocalTree::view(path), builder); });
+    const auto noted = moves_.read([&](const Moves&) { return origin_.note_namer(LocalTree::view(path), builder); });
     if (noted) {
       origin_.saw_writer(*node, path, builder.pid, true);
       in_place_.is_complete(*node);
@@ -163,8 +145,8 @@ SealOutcome Sealing::seal(const SealItem& item) {
   const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared || rule.seal == layout::SealSign::kNever) return SealOutcome::kDone;
   if (item.has_no_sign) return tell_of_no_sign(item);
-  const bool settling = marks_.is_settling(item.path);  // before the scope: the name may come in between
-  const auto scope = marks_.scope_of(item.path, classified.family);
+  const bool settling = scopes_.is_settling(item.path);  // before the scope: the name may come in between
+  const auto scope = scopes_.scope_of(item.path, classified.family);
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) {
     marks_.has_no_scope(item.path, 1);
@@ -224,8 +206,8 @@ SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
       return SealOutcome::kDone;  // the end of its build is the sign
     }
   }
-  const bool settling = marks_.is_settling(item.path);  // as in seal()
-  const auto scope = marks_.scope_of(item.path, layout::classify(item.path).family, marks_.architecture_of(item.path));
+  const bool settling = scopes_.is_settling(item.path);  // as in seal()
+  const auto scope = scopes_.scope_of(item.path, layout::classify(item.path).family, marks_.architecture_of(item.path));
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) {
     marks_.has_no_scope(item.path, 1);
@@ -304,7 +286,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file.get()));
   // Of the file that is read: another one may have got the name since it was judged.
   INDUCTORFS_TRY_ASSIGN(const auto makers, makers_of(file.get()));
-  if (const auto why = marks_.why_not_shared(path, makers); !why.empty()) {
+  if (const auto why = scopes_.why_not_shared(path, makers); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }
   const auto size = static_cast<uint64_t>(status.st_size);
@@ -379,9 +361,9 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
     return SealOutcome::kDone;
   }
   if (in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;  // the last of its files comes with the set
-  const bool settling = marks_.is_settling(*path);                    // as in seal()
+  const bool settling = scopes_.is_settling(*path);                   // as in seal()
   const auto scope =
-      marks_.scope_of(*path, layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
+      scopes_.scope_of(*path, layout::Family::kTritonKernel, marks_.architecture_of_set(LocalTree::view(*path)));
   if (scope.id.empty() && settling) return SealOutcome::kUnjudged;
   if (scope.id.empty()) origin_.cannot_judge_set(item.node, *path, scope.why_private);
   const auto known = origin_.standing_of_set(item.node, *path, scope);
@@ -435,7 +417,7 @@ Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::stri
   INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(LocalTree::view(path), false));
   INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file.get()));
   INDUCTORFS_TRY_ASSIGN(const auto makers, makers_of(file.get()));
-  if (const auto why = marks_.why_not_shared(path, makers); !why.empty()) {
+  if (const auto why = scopes_.why_not_shared(path, makers); !why.empty()) {
     return fail(ErrorCode::kNotPermitted, why);
   }
   INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file.get()), kGroupFileLimit));

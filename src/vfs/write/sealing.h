@@ -11,12 +11,9 @@
 
 #include "inductorfs/base/guarded.h"
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/damage.h"
 #include "vfs/tree/parcel_files.h"
-#include "vfs/tree/resuming.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/refusals.h"
 #include "vfs/write/removal.h"
@@ -35,22 +32,9 @@ struct Sealed {
 /// Decides when a private file under its final name is complete, and makes it an immutable blob with an entry, which is
 /// queued for the cluster. seal() hashes whole files and runs on the `seal` thread; all other calls are quick.
 /// Safe for concurrent use.
-class Sealing {
+class Sealing : Context {
  public:
-  struct Parts {
-    RootTree& tree;
-    Lookup& lookup;
-    Origin& origin;
-    Marks& marks;
-    Sealer& sealer;
-    InPlace& in_place;
-    Removal& removal;
-    Refusals& refusals;
-    Damage& damage;
-    Notifier& notifier;
-    TakeoverPhase& phase;
-  };
-  Sealing(const Services& services, const Parts& parts);
+  explicit Sealing(const Context& context) : Context(context) {}
 
   /// Seals one item: Sealer::Seal.
   SealOutcome seal(const SealItem& item);
@@ -109,28 +93,8 @@ class Sealing {
   void adopt_merged(const codec::Entry& merged);
   void adopt_merged(const std::string& path);
 
-  const Host& host_;
-  catalog::Catalog& catalog_;
-  store::BlobStore& store_;
-  Counters& counters_;
-  RootTree& tree_;
-  Lookup& lookup_;
-  Origin& origin_;
-  Marks& marks_;
-  Sealer& sealer_;
-  InPlace& in_place_;
-  Removal& removal_;
-  Refusals& refusals_;
-  Damage& damage_;
-  Notifier& notifier_;
-  TakeoverPhase& phase_;
   Guarded<std::optional<Error>> last_failure_;
   std::atomic<uint64_t> queued_again_{0};
-  const FileSystemOptions& options_{tree_.options()};
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

@@ -23,7 +23,7 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
       walked.missing.empty() && walked.node->is_regular()
           ? walked.node->content.with([&](const Content& c) { return origin_.provenance(c, place); })
           : marks_.read(place);
-  if (found.is_private() || !marks_.is_settled(path)) return false;
+  if (found.is_private() || !scopes_.is_settled(path)) return false;
   if (found.is_known()) {
     // A file that was shared with everybody is no worse for its user when he shares with fewer.
     return std::none_of(scopes.begin(), scopes.end(), [&](const auto& scope) { return found.is_for(scope); }) &&
@@ -247,7 +247,7 @@ bool Stale::recover_provenance(const std::string& path) {
   const Provenance found = marks_.read(place);
   if (found.is_private()) marks_.still_here(path, found.why_private);
   if (found.is_known()) return !found.is_private();
-  const auto scope = marks_.scope_of(path, layout::classify(path).family);
+  const auto scope = scopes_.scope_of(path, layout::classify(path).family);
   if (scope.id.empty() && marks_.is_in_no_environment(path))
     marks_.still_here(path, std::string(Marks::kNoEnvironment));
   if (scope.id.empty() || disk_.mark_of(place, LocalTree::kChangedName)) return false;

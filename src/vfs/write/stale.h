@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "vfs/origin/origin.h"
+#include "vfs/read/context.h"
 #include "vfs/read/notifier.h"
-#include "vfs/read/services.h"
-#include "vfs/tree/root_tree.h"
 #include "vfs/write/removal.h"
 
 namespace inductorfs::vfs {
@@ -18,16 +17,9 @@ namespace inductorfs::vfs {
 /// Removes files that were made for other facts than this host's, and those that an operator purges. The facts may
 /// change between two mounts, or during one. Files that the cluster is still to get stay in the store until it has
 /// them. Blocks on the local disk only. Safe for concurrent use.
-class Stale {
+class Stale : Context {
  public:
-  Stale(const Services& services, RootTree& tree, Origin& origin, Marks& marks, Removal& removal, Notifier& notifier)
-      : catalog_(services.catalog),
-        counters_(services.counters),
-        tree_(tree),
-        origin_(origin),
-        marks_(marks),
-        removal_(removal),
-        notifier_(notifier) {}
+  explicit Stale(const Context& context) : Context(context) {}
 
   /// Removes everything stale in this directory of the view and below it, while requests are served.
   void drop_stale_below(const std::string& path);
@@ -64,18 +56,6 @@ class Stale {
   [[nodiscard]] std::vector<std::string> files_of(const std::string& path) const;
   void drop(const std::string& directory, std::vector<std::string> names, const Removing& removing);
   void keep_what_is_queued(const std::string& path);
-
-  catalog::Catalog& catalog_;
-  Counters& counters_;
-  RootTree& tree_;
-  Origin& origin_;
-  Marks& marks_;
-  Removal& removal_;
-  Notifier& notifier_;
-  LocalTree& disk_{tree_.disk()};
-  NodeTable& nodes_{tree_.nodes()};
-  SharedGuarded<Moves>& moves_{tree_.moves()};
-  Guarded<Pins>& pins_{tree_.pins()};
 };
 
 }  // namespace inductorfs::vfs

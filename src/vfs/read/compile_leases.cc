@@ -56,16 +56,7 @@ void call_all(const std::vector<std::function<void()>>& answers) {
 }  // namespace
 
 CompileLeases::CompileLeases(const Context& context)
-    : Context(context),
-      limit_(options_.compile_once),
-      holder_(holder_name(options_.origin)),
-      taken_(counters_.get("leases.taken")),
-      waits_(counters_.get("leases.waits")),
-      served_(counters_.get("leases.served")),
-      too_long_(counters_.get("leases.too_long")),
-      idle_(counters_.get("leases.idle")),
-      wait_times_(counters_.histogram("lease.wait")),
-      work_(kIdle) {}
+    : Context(context), holder_(holder_name(options_.origin)), work_(kIdle) {}
 
 CompileLeases::~CompileLeases() { stop(); }
 

@@ -136,14 +136,14 @@ class CompileLeases : Context {
   void answer_all(Table& table, Lease& lease, End end, Answers& answers);
   void tell(const Asked& asked, UseKind use, std::chrono::nanoseconds waited) const;
 
-  const Milliseconds limit_;
+  const Milliseconds limit_{options_.compile_once};
   const std::string holder_;
-  Counter& taken_;     ///< leases that processes of this mount got
-  Counter& waits_;     ///< processes that waited for another one
-  Counter& served_;    ///< of these, those that got its artefact
-  Counter& too_long_;  ///< of these, those that waited for the whole limit in vain
-  Counter& idle_;      ///< of these, those that were let go because the other one waited itself
-  Histogram& wait_times_;
+  Counter& taken_{counters_.get("leases.taken")};        ///< leases that processes of this mount got
+  Counter& waits_{counters_.get("leases.waits")};        ///< processes that waited for another one
+  Counter& served_{counters_.get("leases.served")};      ///< of these, those that got its artefact
+  Counter& too_long_{counters_.get("leases.too_long")};  ///< of these, those that waited for the whole limit in vain
+  Counter& idle_{counters_.get("leases.idle")};          ///< of these, those let go because the other one waited itself
+  Histogram& wait_times_{counters_.histogram("lease.wait")};
   Guarded<Table> table_;
   WorkWatch work_;  ///< the thread's
   std::jthread thread_;

@@ -29,8 +29,8 @@ struct Services {
   Counters& counters_;
 };
 
-/// What the classes of a file system work with: each of them derives from it, so that it has these names as its own, and
-/// includes the headers of those that it uses. Constructors may use what comes before `notifier_`. The rest is made
+/// What the classes of a file system work with: each of them derives from it, so that it has these names as its own,
+/// and includes the headers of those that it uses. Constructors may use what comes before `notifier_`. The rest is made
 /// later, in the order of Overlay.
 struct Context : Services {
   const FileSystemOptions& options_;

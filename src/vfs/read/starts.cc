@@ -27,15 +27,6 @@ std::string asked_key(const std::string& path) {
 
 }  // namespace
 
-Starts::Starts(const Context& context)
-    : Context(context),
-      lists_(counters_.get("starts.lists")),
-      foreseen_(counters_.get("starts.foreseen")),
-      foreseen_bytes_(counters_.get("starts.foreseen_bytes")),
-      used_(counters_.get("starts.used")),
-      used_bytes_(counters_.get("starts.used_bytes")),
-      published_(counters_.get("starts.published")) {}
-
 void Starts::foresee(const layout::Name& asked) {
   const auto list = catalog_.start_list(asked.root, asked_key(asked.path));
   if (!list || list->entry.size > layout::kStartListBytes || !claim(list->entry.digest)) return;

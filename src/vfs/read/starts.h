@@ -26,7 +26,7 @@ namespace inductorfs::vfs {
 class Starts : Context {
  public:
   /// All must outlive this object.
-  explicit Starts(const Context& context);
+  explicit Starts(const Context& context) : Context(context) {}
 
   /// A program has asked for this name, a file or a directory of the cluster, whose bytes are not here. If there is a
   /// start list for it, what that names is fetched. Never waits for the cluster.
@@ -57,12 +57,12 @@ class Starts : Context {
   [[nodiscard]] bool judge(const codec::Digest& list);
   void publish(const JobStart& start, const std::vector<std::string>& names, const std::string& text);
 
-  Counter& lists_;     ///< that were applied
-  Counter& foreseen_;  ///< artefacts that were fetched because a list names them
-  Counter& foreseen_bytes_;
-  Counter& used_;  ///< of these, what a program was shown
-  Counter& used_bytes_;
-  Counter& published_;
+  Counter& lists_{counters_.get("starts.lists")};        ///< that were applied
+  Counter& foreseen_{counters_.get("starts.foreseen")};  ///< artefacts that were fetched because a list names them
+  Counter& foreseen_bytes_{counters_.get("starts.foreseen_bytes")};
+  Counter& used_{counters_.get("starts.used")};  ///< of these, what a program was shown
+  Counter& used_bytes_{counters_.get("starts.used_bytes")};
+  Counter& published_{counters_.get("starts.published")};
   Guarded<AppliedLists> applied_;
   Guarded<std::unordered_map<codec::Digest, uint64_t>> unused_;  ///< what was foreseen, with its size
 };

@@ -50,10 +50,6 @@ class Removal : Context {
 
   /// Says whether rmdir(2) may remove the directory. The caller holds moves().
   [[nodiscard]] bool directory_is_empty(const NodePtr& directory, const std::string& path) const;
-  /// Says whether the directory shows entries of the cluster, itself or in roots below it. `directory` may be nullptr.
-  [[nodiscard]] bool shows_entries(const NodePtr& directory, const Site& site) const {
-    return shown_.any_at_or_below(directory, site.path);
-  }
 
  private:
   void hide_below(const std::string& from, const Fd& directory, const std::string& below);

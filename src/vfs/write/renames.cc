@@ -158,13 +158,13 @@ Result<Fd> Renames::rename_directory(const Step& step, const NodePtr& node) {
   const Site& from = step.from;
   const Site& to = step.to;
   // Entries of the cluster have their names for good: as on overlayfs, a directory that shows some cannot be moved.
-  if (removal_.shows_entries(node, from)) {
+  if (shown_.any_at_or_below(node, from.path)) {
     return fail(ErrorCode::kCrossDevice, "rename " + from.path + ": it shows entries of the cluster; copy it");
   }
   INDUCTORFS_TRY(tree_.make_local_directory(step.moves, to.parent));
   const NodePtr target = nodes_.child(to.parent, to.name);
   INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
-  const bool visible = there || removal_.shows_entries(target, to);
+  const bool visible = there || shown_.any_at_or_below(target, to.path);
   if (step.mode == RenameMode::kNoReplace && visible) return fail(ErrorCode::kExists);
   if (target && !target->is_directory()) return fail(ErrorCode::kNotDirectory);
   // rename(2) replaces an empty directory only; the Triton bundler relies on both answers
@@ -219,7 +219,7 @@ Result<bool> Renames::exchange(const Site& from, const Site& to, const Caller& c
     if (!are_there(moves, from, to)) return {};
     is_done = true;
     for (const auto& [site, node] : {std::make_pair(&from, first), std::make_pair(&to, second)}) {
-      if (node->is_directory() && removal_.shows_entries(node, *site)) {
+      if (node->is_directory() && shown_.any_at_or_below(node, site->path)) {
         return fail(ErrorCode::kCrossDevice, "rename " + site->path + ": it shows entries of the cluster; copy it");
       }
     }

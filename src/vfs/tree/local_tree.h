@@ -24,6 +24,10 @@ namespace inductorfs::vfs {
 
 class EarlyCopy;
 
+[[nodiscard]] inline int64_t modified_ns(const struct stat& status) {
+  return status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 /// The plain directory on the local disk behind a mount: `view/` (the local part of the tree, path by path), `pending/`
 /// (files of pending Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
 /// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All

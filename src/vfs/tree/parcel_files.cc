@@ -15,11 +15,8 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr size_t kMostLevels = 8;
-
-int64_t time_of(const struct stat& status) { return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec; }
 
 Result<Fd> open_below(const Fd& directory, const std::string& path, int flags) {
   // A FIFO must not hold the thread.
@@ -44,7 +41,7 @@ Result<void> add_item(ParcelFiles& files, const std::string& path) {
   codec::ParcelItem item{path, directory, runs ? 0755U : 0644U, 0, 0};
   if (!directory) item.size = static_cast<uint64_t>(status.st_size);
   files.items.push_back(std::move(item));
-  files.times.push_back(time_of(status));
+  files.times.push_back(modified_ns(status));
   return {};
 }
 
@@ -82,7 +79,7 @@ Result<void> pack_file(const ParcelFiles& files, size_t number, const codec::Byt
   if (!file) return fail(ErrorCode::kBusy, item.path + " has changed");
   INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file->get()));
   const bool is_index = item.path == files.index_name;
-  const bool same = S_ISREG(status.st_mode) && (item.size == 0 || time_of(status) == files.times[number]) &&
+  const bool same = S_ISREG(status.st_mode) && (item.size == 0 || modified_ns(status) == files.times[number]) &&
                     static_cast<uint64_t>(status.st_size) == (is_index ? files.index_size : item.size);
   if (!same) return fail(ErrorCode::kBusy, item.path + " has changed");
   if (is_index) return sink(files.index);

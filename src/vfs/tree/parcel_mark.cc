@@ -14,14 +14,11 @@ namespace {
 constexpr const char* kParcelName = "user.inductorfs.parcel";
 constexpr const char* kChanged = "changed";
 constexpr const char* kMember = "member";
-constexpr int64_t kSecond = 1'000'000'000;
 
 /// What ends a mark when it changes: of an index its time, of a directory the names in it. Times and modes may be set
 /// by whoever uses the files (SGLang: find_prebuilt); a write ends the mark by itself (Origin::member_changed).
 std::string state_of(const LocalTree& tree, const std::string& place, const struct stat& status) {
-  if (!S_ISDIR(status.st_mode)) {
-    return std::to_string(status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec);
-  }
+  if (!S_ISDIR(status.st_mode)) return std::to_string(modified_ns(status));
   auto directory = tree.open_directory(place);
   const auto files = directory ? files_of_directory(std::move(*directory)) : fail(directory.error());
   if (!files) return "unknown";

@@ -201,7 +201,7 @@ std::optional<OwnFile> RootTree::newest_own(const std::string& directory, int de
     const std::string path = join(directory, name);
     const auto status = disk_.stat(LocalTree::view(path));
     if (!status || !*status || !S_ISREG((*status)->st_mode)) return newest;
-    return OwnFile{path, {}, (*status)->st_mtim.tv_sec * 1'000'000'000 + (*status)->st_mtim.tv_nsec};
+    return OwnFile{path, {}, modified_ns(**status)};
   }
   for (const auto& item : disk_.list(LocalTree::view(directory)).value_or(std::vector<LocalTree::Item>{})) {
     if (item.type != S_IFDIR) continue;

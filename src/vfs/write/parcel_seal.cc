@@ -14,8 +14,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-
 /// The directory, or the index: what has the parcel's name.
 Result<Fd> open_itself(const LocalTree& tree, const std::string& path) {
   const bool directory = form_of(path) == layout::Form::kDirectory;
@@ -58,20 +56,8 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
   }
   INDUCTORFS_TRY(judge_makers(files, path));  // of what was read
   struct stat now {};
-  const bool same = ::fstat(itself.get(), &now) == 0 && now.st_mtim.tv_sec == status.st_mtim.tv_sec &&
-                    now.st_mtim.tv_nsec == status.st_mtim.tv_nsec;
-  if (!same) return fail(ErrorCode::kBusy);
-
-  Sealed sealed;
-  sealed.entry.path = layout::classify(path).canonical;
-  sealed.entry.digest = digest;
-  sealed.entry.size = files.size();
-  sealed.entry.mode = status.st_mode & 07777;
-  sealed.entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-  sealed.entry.origin = options_.origin;
-  sealed.file = std::move(itself);
-  sealed.is_parcel = true;
-  return sealed;
+  if (::fstat(itself.get(), &now) != 0 || modified_ns(now) != modified_ns(status)) return fail(ErrorCode::kBusy);
+  return Sealed{entry_of(path, status, digest, files.size()), std::move(itself), false, true};
 }
 
 /// The users who have made the files of a parcel.

@@ -18,7 +18,6 @@ namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kMostWaitingForRoom = 1000;
-constexpr int64_t kSecond = 1'000'000'000;
 
 catalog::Publish::Kind kind_of(layout::Contest contest) {
   switch (contest) {
@@ -307,13 +306,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   // Its maker runs it. Whoever is shown it is asked then (Fit).
   INDUCTORFS_TRY(host_.check(classified, head, size, {}));
 
-  codec::Entry entry;
-  entry.path = classified.canonical;
-  entry.size = size;
-  entry.mode = status.st_mode & 07777;
-  entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-  entry.origin = options_.origin;
-  entry.digest = digest;
+  auto entry = entry_of(path, status, digest, size);
   if (!shares_inode) {
     // Without a seal on the inode a later life could not tell that the blob shares it.
     INDUCTORFS_TRY(copy_to_store(store_, file.get(), size, digest));
@@ -424,14 +417,19 @@ Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::stri
   INDUCTORFS_TRY_ASSIGN(auto canonical, layout::canonical_group(text, key));
   INDUCTORFS_TRY_ASSIGN(auto digest, store_.put(canonical));
   fail_point("seal.group_put");
+  return Sealed{entry_of(path, status, digest, canonical.size()), std::move(file), true};
+}
+
+codec::Entry Sealing::entry_of(const std::string& path, const struct stat& status, const codec::Digest& digest,
+                               uint64_t size) const {
   codec::Entry entry;
   entry.path = layout::classify(path).canonical;
   entry.digest = digest;
-  entry.size = canonical.size();
+  entry.size = size;
   entry.mode = status.st_mode & 07777;
-  entry.mtime_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  entry.mtime_ns = modified_ns(status);
   entry.origin = options_.origin;
-  return Sealed{std::move(entry), std::move(file), true};
+  return entry;
 }
 
 void Sealing::saw_writer_below(const std::string& path, pid_t writer) {

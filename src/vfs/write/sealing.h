@@ -84,6 +84,8 @@ class Sealing : Context {
   [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
+  [[nodiscard]] codec::Entry entry_of(const std::string& path, const struct stat& status, const codec::Digest& digest,
+                                      uint64_t size) const;
   [[nodiscard]] Result<bool> enqueue(const catalog::Publish& publish, const std::function<Result<bool>()>& still_here);
   [[nodiscard]] Result<bool> has_name(const Sealed& sealed, const std::string& path) const;
   void mark_sealed(const Sealed& sealed, const std::string& path);

@@ -75,8 +75,7 @@ bool Stale::is_selected(const std::string& path, const layout::Selection& select
   codec::Entry entry;
   entry.path = layout::canonical_path(path);
   if (digest) entry.digest = *digest;
-  constexpr int64_t kSecond = 1'000'000'000;
-  entry.mtime_ns = (*status)->st_mtim.tv_sec * kSecond + (*status)->st_mtim.tv_nsec;
+  entry.mtime_ns = modified_ns(**status);
   if (!selection.fits(entry)) return false;
   const Provenance found = marks_.read(place);
   if (found.is_private()) return false;

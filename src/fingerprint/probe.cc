@@ -2,12 +2,12 @@
 #include <thread>
 #include <utility>
 
-#include "facts.h"
-#include "host_reader.h"
+#include "fingerprint/children/host_reader.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/facts/named_files.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/variables.h"
-#include "named_files.h"
 
 namespace inductorfs::fingerprint {
 

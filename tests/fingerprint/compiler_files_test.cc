@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/compiler_files.h"
+#include "fingerprint/facts/compiler_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "fake_packages.h"
-#include "fingerprint/facts.h"
+#include "fingerprint/facts/facts.h"
 #include "support/emulator.h"
 #include "support/temporary_directory.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/cpu_features.h"
+#include "fingerprint/facts/cpu_features.h"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fake_packages.h"
-#include "fingerprint/facts.h"
-#include "fingerprint/key_memory.h"
-#include "fingerprint/package_keys.h"
+#include "fingerprint/common/key_memory.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/packages/package_keys.h"
 #include "inductorfs/codec/digest.h"
 #include "support/emulator.h"
 #include "support/temporary_directory.h"

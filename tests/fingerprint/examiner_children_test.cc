@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "fingerprint/looker.h"
+#include "fingerprint/processes/looker.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "stuck_proc.h"

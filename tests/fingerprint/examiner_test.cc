@@ -13,8 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "fingerprint/look_messages.h"
-#include "fingerprint/looker.h"
+#include "fingerprint/processes/look_messages.h"
+#include "fingerprint/processes/looker.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/base/sanitized.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/facts.h"
+#include "fingerprint/facts/facts.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "fake_packages.h"
-#include "fingerprint/key_memory.h"
-#include "fingerprint/package_keys.h"
+#include "fingerprint/common/key_memory.h"
+#include "fingerprint/packages/package_keys.h"
 #include "inductorfs/base/fd.h"
 #include "support/emulator.h"
 #include "support/temporary_directory.h"

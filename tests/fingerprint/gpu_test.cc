@@ -7,8 +7,8 @@
 #include <string>
 
 #include "fake_packages.h"
-#include "fingerprint/child.h"
-#include "fingerprint/facts.h"
+#include "fingerprint/common/child.h"
+#include "fingerprint/facts/facts.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"

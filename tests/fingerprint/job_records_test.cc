@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/job_records.h"
+#include "fingerprint/jobs/job_records.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "fingerprint/facts.h"
+#include "fingerprint/facts/facts.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
 #include "support/patience.h"

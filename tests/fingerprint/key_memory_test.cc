@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/key_memory.h"
+#include "fingerprint/common/key_memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "fake_packages.h"
-#include "fingerprint/package_keys.h"
+#include "fingerprint/packages/package_keys.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/look.h"
+#include "fingerprint/processes/look.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "fingerprint/sight.h"
+#include "fingerprint/jobs/sight.h"
 #include "stuck_proc.h"
 #include "support/patience.h"
 #include "writers_fixture.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/module_tree.h"
+#include "fingerprint/packages/module_tree.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/named_files.h"
+#include "fingerprint/facts/named_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "fingerprint/facts.h"
+#include "fingerprint/facts/facts.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "writers_fixture.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/package_keys.h"
+#include "fingerprint/packages/package_keys.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "fake_packages.h"
-#include "fingerprint/facts.h"
-#include "fingerprint/package_keys.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/packages/package_keys.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "support/temporary_directory.h"

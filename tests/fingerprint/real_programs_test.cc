@@ -11,10 +11,10 @@
 #include <string>
 
 #include "fake_packages.h"
-#include "fingerprint/child.h"
-#include "fingerprint/compiler_files.h"
-#include "fingerprint/cpu_features.h"
-#include "fingerprint/facts.h"
+#include "fingerprint/common/child.h"
+#include "fingerprint/facts/compiler_files.h"
+#include "fingerprint/facts/cpu_features.h"
+#include "fingerprint/facts/facts.h"
 #include "inductorfs/base/text.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"

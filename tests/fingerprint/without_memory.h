@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "fingerprint/facts.h"
-#include "fingerprint/package_keys.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/packages/package_keys.h"
 
 /// The functions of the module on this host, without a memory or with one in a file.
 namespace inductorfs::fingerprint {

@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
-#include "fingerprint/facts.h"
-#include "fingerprint/key_memory.h"
-#include "fingerprint/look_messages.h"
-#include "fingerprint/sight.h"
+#include "fingerprint/common/key_memory.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/jobs/sight.h"
+#include "fingerprint/processes/look_messages.h"
 #include "inductorfs/base/guarded.h"
 #include "support/patience.h"
 

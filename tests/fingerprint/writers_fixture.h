@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "fake_packages.h"
-#include "fingerprint/looker.h"
-#include "fingerprint/package_reader.h"
-#include "fingerprint/writers_process.h"
+#include "fingerprint/processes/looker.h"
+#include "fingerprint/processes/package_reader.h"
+#include "fingerprint/processes/writers_process.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/fingerprint/variables.h"
 #include "inductorfs/fingerprint/writers.h"

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "fingerprint/facts.h"
-#include "fingerprint/writers_packages.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/processes/writers_packages.h"
 #include "writers_fixture.h"
 
 namespace inductorfs::fingerprint {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fingerprint/writers_packages.h"
+#include "fingerprint/processes/writers_packages.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "fingerprint/background.h"
-#include "fingerprint/facts.h"
-#include "fingerprint/key_memory.h"
-#include "fingerprint/look_messages.h"
+#include "fingerprint/common/background.h"
+#include "fingerprint/common/key_memory.h"
+#include "fingerprint/facts/facts.h"
+#include "fingerprint/processes/look_messages.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "support/lacks.h"

@@ -14,9 +14,9 @@
 #include <fstream>
 #include <optional>
 
-#include "fingerprint/in_root.h"
-#include "fingerprint/opened_process.h"
-#include "fingerprint/writers_process.h"
+#include "fingerprint/common/in_root.h"
+#include "fingerprint/processes/opened_process.h"
+#include "fingerprint/processes/writers_process.h"
 #include "inductorfs/base/fd.h"
 #include "support/lacks.h"
 #include "support/patience.h"

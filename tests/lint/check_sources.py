@@ -20,7 +20,7 @@ SKIPS = re.compile(r"\bGTEST_SKIP\b|\bpytest\.(skip|importorskip)\b|\bmark\.skip
 SKIPS_ALLOWED = {"tests/support/lacks.h", "tests/support/python/inductorfs_testing/fixtures.py", "tests/gpu/test_gpu.py",
                  *WORDS_ALLOWED}
 # getaddrinfo has no deadline, nor has the kernel while it looks at another user's process: the caller leaves, the thread cannot.
-DETACHED = {"src/redis/dial.cc", "src/fingerprint/background.cc", "src/supervisor/carriers.cc"}
+DETACHED = {"src/redis/dial.cc", "src/fingerprint/common/background.cc", "src/supervisor/carriers.cc"}
 # Root's worker is another user than who mounted (docs/decisions/0042). Whose a file on the disk is one place alone asks.
 USERS = re.compile(r"\bgete?[ug]id\(")
 OF_WORKER = re.compile(r"(?:src|include/inductorfs)/(?:vfs|store|catalog|remote|redis|ledger|takeover|layout|codec|archive)/")

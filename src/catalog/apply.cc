@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tail.h"
+#include "catalog/tail.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -8,16 +8,16 @@
 #include <thread>
 #include <utility>
 
+#include "catalog/database/publish_codec.h"
+#include "catalog/load.h"
+#include "catalog/operator_orders.h"
+#include "catalog/parts.h"
+#include "catalog/publisher.h"
+#include "catalog/sweeper.h"
+#include "catalog/tail.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
-#include "load.h"
-#include "operator_orders.h"
-#include "parts.h"
-#include "publish_codec.h"
-#include "publisher.h"
-#include "sweeper.h"
-#include "tail.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "database.h"
-#include "load.h"
-#include "publish_codec.h"
+#include "catalog/database/database.h"
+#include "catalog/database/publish_codec.h"
+#include "catalog/load.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "catalog/load.h"
+#include "catalog/tail.h"
 #include "inductorfs/base/log.h"
-#include "load.h"
-#include "tail.h"
 
 namespace inductorfs::catalog {
 

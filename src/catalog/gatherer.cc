@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gatherer.h"
+#include "catalog/gatherer.h"
 
 #include <algorithm>
 #include <string_view>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "parts.h"
+#include "catalog/parts.h"
 
 namespace inductorfs::catalog {
 

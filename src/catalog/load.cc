@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "load.h"
+#include "catalog/load.h"
 
 #include <filesystem>
 #include <utility>
 
+#include "catalog/database/publish_codec.h"
+#include "catalog/publisher.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
-#include "publish_codec.h"
-#include "publisher.h"
 
 namespace inductorfs::catalog {
 namespace {

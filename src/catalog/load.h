@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "catalog/parts.h"
 #include "inductorfs/base/counters.h"
-#include "parts.h"
 
 namespace inductorfs::catalog {
 

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "catalog/publisher.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/layout/layout.h"
-#include "publisher.h"
 
 namespace inductorfs::catalog {
 namespace {

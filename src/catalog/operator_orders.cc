@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator_orders.h"
+#include "catalog/operator_orders.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "publish_codec.h"
+#include "catalog/database/publish_codec.h"
 
 namespace inductorfs::catalog {
 namespace {

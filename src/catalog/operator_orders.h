@@ -3,8 +3,8 @@
 
 #include <functional>
 
+#include "catalog/parts.h"
 #include "inductorfs/layout/selection.h"
-#include "parts.h"
 
 namespace inductorfs::catalog {
 

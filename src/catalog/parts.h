@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "database.h"
-#include "entry_tree.h"
+#include "catalog/database/database.h"
+#include "catalog/database/queue_index.h"
+#include "catalog/tree/entry_tree.h"
+#include "catalog/uses.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
-#include "queue_index.h"
-#include "uses.h"
 
 /// The state that the catalog's threads and its callers share. Lock order: `durable` and `tree` are never held
 /// together, except while the marks are loaded, when there are no threads yet.

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "catalog/publisher.h"
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/codec/frame.h"
-#include "publisher.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "publisher.h"
+#include "catalog/publisher.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "catalog/database/publish_codec.h"
+#include "catalog/load.h"
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/start_list.h"
-#include "load.h"
-#include "publish_codec.h"
 
 namespace inductorfs::catalog {
 namespace {

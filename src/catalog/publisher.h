@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "backoff.h"
-#include "parts.h"
-#include "sweeper.h"
-#include "tail.h"
+#include "catalog/backoff.h"
+#include "catalog/parts.h"
+#include "catalog/sweeper.h"
+#include "catalog/tail.h"
 
 namespace inductorfs::catalog {
 

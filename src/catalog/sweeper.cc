@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sweeper.h"
+#include "catalog/sweeper.h"
 
 #include <optional>
 #include <utility>
 
-#include "backoff.h"
+#include "catalog/backoff.h"
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 

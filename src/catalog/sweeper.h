@@ -4,9 +4,9 @@
 #include <deque>
 #include <set>
 
-#include "gatherer.h"
+#include "catalog/gatherer.h"
+#include "catalog/parts.h"
 #include "inductorfs/base/guarded.h"
-#include "parts.h"
 
 namespace inductorfs::catalog {
 

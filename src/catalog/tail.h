@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "backoff.h"
-#include "parts.h"
+#include "catalog/backoff.h"
+#include "catalog/parts.h"
 
 namespace inductorfs::catalog {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What waits for the pauses between two attempts, which grow to seconds.
-#include "backoff.h"
+#include "catalog/backoff.h"
 
 #include <thread>
 

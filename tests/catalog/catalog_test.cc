@@ -8,7 +8,7 @@
 #include <csignal>
 
 #include "catalog/catalog_fixture.h"
-#include "database.h"
+#include "catalog/database/database.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "database.h"
+#include "catalog/database/database.h"
+#include "catalog/database/publish_codec.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/catalog/catalog_check.h"
-#include "publish_codec.h"
 #include "support/directory_image.h"
 #include "support/temporary_directory.h"
 

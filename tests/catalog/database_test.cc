@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "database.h"
+#include "catalog/database/database.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

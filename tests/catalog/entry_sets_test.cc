@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "entry_tree.h"
+#include "catalog/tree/entry_tree.h"
 
 /// Which Triton sets the tree shows: each as a whole.
 namespace inductorfs::catalog {

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <map>
 
+#include "catalog/database/database.h"
 #include "catalog_fixture.h"
-#include "database.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "catalog/catalog_fixture.h"
-#include "tail.h"
+#include "catalog/tail.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merging at publish. What merging means is layout's; here nothing may be lost on the way.
 #include "catalog/catalog_fixture.h"
+#include "catalog/publisher.h"
 #include "inductorfs/layout/layout.h"
-#include "publisher.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator_orders.h"
+#include "catalog/operator_orders.h"
 
 #include "catalog/catalog_fixture.h"
 

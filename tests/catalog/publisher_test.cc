@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "publisher.h"
+#include "catalog/publisher.h"
 
 #include "catalog/catalog_fixture.h"
 

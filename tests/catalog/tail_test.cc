@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tail.h"
+#include "catalog/tail.h"
 
 #include "catalog/catalog_fixture.h"
 #include "remote/forwarding_remote.h"

@@ -2,10 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "database.h"
+#include "catalog/database/database.h"
+#include "catalog/database/publish_codec.h"
+#include "catalog/load.h"
 #include "fuzz_target.h"
-#include "load.h"
-#include "publish_codec.h"
 #include "support/temporary_directory.h"
 
 namespace catalog = inductorfs::catalog;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "catalog/database/publish_codec.h"
 #include "fuzz_target.h"
-#include "publish_codec.h"
 
 namespace catalog = inductorfs::catalog;
 namespace codec = inductorfs::codec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "publish_codec.h"
+#include "catalog/database/publish_codec.h"
 
 #include <cstdint>
 #include <optional>

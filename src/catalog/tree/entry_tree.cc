@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "entry_tree.h"
+#include "catalog/tree/entry_tree.h"
 
 #include <algorithm>
 #include <iterator>

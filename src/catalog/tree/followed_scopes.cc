@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "followed_scopes.h"
+#include "catalog/tree/followed_scopes.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "database.h"
+#include "catalog/database/database.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -14,9 +14,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "catalog/database/statement.h"
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/fail_point.h"
-#include "statement.h"
 
 namespace inductorfs::catalog {
 namespace {

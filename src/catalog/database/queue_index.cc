@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "queue_index.h"
+#include "catalog/database/queue_index.h"
 
 #include <algorithm>
 #include <set>

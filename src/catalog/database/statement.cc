@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "statement.h"
+#include "catalog/database/statement.h"
 
 #include <sqlite3.h>
 

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compact_name.h"
-#include "followed_scopes.h"
+#include "catalog/tree/compact_name.h"
+#include "catalog/tree/followed_scopes.h"
 #include "inductorfs/catalog/catalog.h"
 #include "inductorfs/layout/start_list.h"
 

@@ -4,10 +4,10 @@
 
 #include <array>
 
-#include "database.h"
+#include "catalog/database/database.h"
+#include "catalog/database/statement.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
-#include "statement.h"
 
 /// What the database is made of, and whether a file still is that.
 namespace inductorfs::catalog {

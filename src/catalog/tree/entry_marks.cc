@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "entry_tree.h"
+#include "catalog/tree/entry_tree.h"
 
 namespace inductorfs::catalog {
 namespace {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "engine_families.h"
 #include "families.h"
 #include "inductorfs/layout/layout.h"
+#include "layout/engines/engine.h"
 
 namespace inductorfs::layout {
 namespace {
@@ -92,17 +92,9 @@ std::optional<AskedKey> key_asked_by(std::string_view path) {
     return AskedKey{is_graph ? Family::kFxGraph : Family::kAotAutograd, std::move(key)};
   }
   Classification classified = classify(path);
-  if (is_listed_directory(split(classified.canonical))) {
-    return AskedKey{Family::kSglangJit, std::move(classified.canonical)};
-  }
-  if (is_directory_of_model(split(classified.canonical))) {
-    return AskedKey{Family::kVllmModel, classified.canonical + "/model"};
-  }
-  if (!rule_of(classified.family).shared) return std::nullopt;
+  if (auto asked = asked_by_directory(classified.canonical)) return asked;
   const Family family = classified.family;
-  const bool is_in_asked_directory = family == Family::kFxGraph || family == Family::kAotAutograd ||
-                                     family == Family::kAotAutogradEntry || family == Family::kSglangJit;
-  if (is_in_asked_directory) return std::nullopt;
+  if (!rule_of(family).shared || rule_of(family).is_listed) return std::nullopt;
   if (family == Family::kTritonKernel) {
     if (!is_group_file(path.substr(path.rfind('/') + 1))) return std::nullopt;
     return AskedKey{family, std::move(classified.key_directory)};
@@ -111,9 +103,9 @@ std::optional<AskedKey> key_asked_by(std::string_view path) {
 }
 
 std::optional<std::chrono::nanoseconds> compile_time_of(Family family, std::string_view bytes) {
+  if (!rule_of(family).holds_graphs) return std::nullopt;
   if (family == Family::kFxGraph) return sum_of(bytes, {kGraphTime}, 1);
-  const bool has_graphs = family == Family::kVllmModel || family == Family::kVllmIndex;
-  return has_graphs ? sum_of(bytes, {kForwardTime, kBackwardTime}, kMostGraphs) : std::nullopt;
+  return sum_of(bytes, {kForwardTime, kBackwardTime}, kMostGraphs);
 }
 
 }  // namespace inductorfs::layout

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <utility>
 
-#include "engine_families.h"
 #include "families.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/layout.h"
+#include "layout/engines/engine.h"
 #include "name_shapes.h"
 #include "rule_table.h"
 
@@ -137,10 +137,8 @@ Classification classify(std::string_view path) {
   classified.canonical = std::move(rooted.canonical);
   classified.root = std::move(rooted.root);
   if (classified.family == Family::kOther && rooted.inner.clean) {
-    const RuleTable* changed = changed_rules();
     // The canonical path, so that a device's index parts nothing here either.
-    if (changed != nullptr)
-      classified.family = changed->configured_family(classified.canonical).value_or(Family::kOther);
+    classified.family = rules_in_force().configured_family(classified.canonical).value_or(Family::kOther);
   }
   if (has_key_directory(classified.family)) {
     classified.key_directory =

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,8 +9,8 @@
 #include "elf_file.h"
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/start_list.h"
+#include "layout/engines/engine.h"
 #include "name_shapes.h"
-#include "pickle_frame.h"
 
 namespace inductorfs::layout {
 namespace {
@@ -117,79 +116,37 @@ Result<void> check_start_list(const Artefact& artefact) {
 }
 
 Result<void> check_family(const Classification& classified, const Artefact& artefact, const HostLimits& host) {
-  switch (classified.family) {
-    case Family::kFxGraph:
-    case Family::kAotAutograd:
-      return check_candidate(artefact);
-    case Family::kAotAutogradEntry:
-    case Family::kPgoState:
-      return check_pickle(artefact);
-    case Family::kOnDiskCache:
-      return check_on_disk_cache(artefact);
-    case Family::kGeneratedCode:
-      return check_generated_code(artefact);
-    case Family::kCppSource:
-      return check_text(artefact);
-    case Family::kBestConfig:
-      return check_best_config(artefact);
-    case Family::kTritonAutotune:
-      return check_triton_autotune(artefact);
-    case Family::kCppBinary:
-      return check_cpp_binary(artefact, host);
-    case Family::kPrecompiledHeader:
-      return check_precompiled_header(artefact);
-    case Family::kSystemAutotune:
-      return check_system_autotune(artefact);
-    case Family::kTritonKernel:
-      return check_triton_file(classified, artefact, host);
-    case Family::kTritonLauncher:
-      return check_shared_object(artefact, host);
-    case Family::kStartList:
-      return check_start_list(artefact);
-    case Family::kVllmFactors:
-      return check_vllm_factors(artefact);
-    case Family::kVllmModel:
-    case Family::kVllmIndex:
-    case Family::kVllmModelInfo:
-    case Family::kFlashInferAutotune:
-    case Family::kFlashInferCubin:
-    case Family::kDeepGemm:
-    case Family::kTileLang:
-    case Family::kSglangJit:
-      return check_engine_artefact(classified, artefact, host);
-    case Family::kVecIsaMarker:
-    case Family::kKernelPerf:
-    case Family::kDynamo:
-    case Family::kObjectCache:
-    case Family::kCutlass:
-    case Family::kHalide:
-    case Family::kAotInductor:
-    case Family::kGenericCache:
-    case Family::kParcelMember:
-    case Family::kEnginePrivate:
-    case Family::kLock:
-    case Family::kTemporary:
-    case Family::kTool:
-    case Family::kOther:
-      break;
+  using enum Family;
+  const Family family = classified.family;
+  if (const Engine* const engine = engine_of(family)) {
+    return check_engine_artefact(*engine, classified, artefact, host);
   }
+  if (family == kFxGraph || family == kAotAutograd) return check_candidate(artefact);
+  if (family == kAotAutogradEntry || family == kPgoState) return check_pickle(artefact);
+  if (family == kOnDiskCache) return check_on_disk_cache(artefact);
+  if (family == kGeneratedCode) return check_generated_code(artefact);
+  if (family == kCppSource) return check_text(artefact);
+  if (family == kBestConfig) return check_best_config(artefact);
+  if (family == kTritonAutotune) return check_triton_autotune(artefact);
+  if (family == kCppBinary) return check_cpp_binary(artefact, host);
+  if (family == kPrecompiledHeader) return check_precompiled_header(artefact);
+  if (family == kSystemAutotune) return check_system_autotune(artefact);
+  if (family == kTritonKernel) return check_triton_file(classified, artefact, host);
+  if (family == kTritonLauncher) return check_shared_object(artefact, host);
+  if (family == kStartList) return check_start_list(artefact);
   return {};  // nothing is known of what these hold: an operator who shares one vouches for it
 }
 
 }  // namespace
 
 bool needs_whole(Family family) {
-  constexpr std::array kHeadOnly = {Family::kPrecompiledHeader, Family::kVecIsaMarker};
-  if (family > Family::kSglangJit) return false;
-  return family != Family::kKernelPerf && std::find(kHeadOnly.begin(), kHeadOnly.end(), family) == kHeadOnly.end();
+  using enum Family;
+  // kDynamo is the first of those that are not shared.
+  return family < kDynamo && family != kPrecompiledHeader && family != kVecIsaMarker && family != kKernelPerf;
 }
 
 uint64_t bytes_to_check(const Classification& classified, uint64_t size) {
   return needs_whole(classified.family) ? size : std::min(size, kHeadSize);
-}
-
-Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size) {
-  return check_content(classified, bytes, size, HostLimits());
 }
 
 Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size,

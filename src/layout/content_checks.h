@@ -14,12 +14,10 @@
 /// name. All are pure, and safe for concurrent use.
 namespace inductorfs::layout {
 
-// host_check.cc
+// code_check.cc: code in any form
 
 /// Checks whether this host's loader can satisfy what such a file needs; kNotSupported says what is missing.
 [[nodiscard]] Result<void> check_elf_needs(const Artefact& artefact, const ElfNeeds& needs, const HostLimits& host);
-
-// code_check.cc: code in any form
 
 /// Refuses a NUL. A file that a crash of its host tore has zeros where its bytes were; Python refuses source with a NUL
 /// by an exception that torch does not catch.
@@ -49,29 +47,18 @@ namespace inductorfs::layout {
 [[nodiscard]] Result<void> check_triton_autotune(const Artefact& artefact);
 /// Checks cache/<system hash> (torch/_inductor/codecache.py: CacheBase, PersistentCache).
 [[nodiscard]] Result<void> check_system_autotune(const Artefact& artefact);
-/// Checks cache_key_factors.json (vllm/compilation/backends.py: VllmBackend.__call__): an object of at most
-/// kVllmFactorsLimit bytes with the object "env".
-[[nodiscard]] Result<void> check_vllm_factors(const Artefact& artefact);
+
+// pickle_frame.cc
+
+/// Checks whether the bytes are one whole pickle of protocol 2 to 5: every opcode is known and has all of its argument,
+/// every FRAME holds what it says and ends between two opcodes, and STOP is the last byte. It executes nothing and
+/// makes no object. kCorrupt, with the offset and the reason, otherwise.
+[[nodiscard]] Result<void> check_pickle_frame(std::string_view bytes);
 
 // system_autotune.cc
 
 /// Parses {"system": {...}, "cache": {...}} of cache/<system hash>; kCorrupt for anything else, kTooLarge over the
 /// limits.
 [[nodiscard]] Result<JsonValue> parse_system_autotune(std::string_view text);
-
-// engine_check.cc
-
-/// Checks an artefact of a serving engine's family. Of a parcel all members are checked.
-[[nodiscard]] Result<void> check_engine_artefact(const Classification& classified, const Artefact& artefact,
-                                                 const HostLimits& host);
-
-// parcel_check.cc
-
-/// Checks a parcel: that it has the files that its program looks for, no others, and each of them is sound.
-[[nodiscard]] Result<void> check_parcel(const Classification& classified, const Artefact& artefact,
-                                        const HostLimits& host);
-/// Checks a shared object of a serving engine. Libraries that it needs are not asked for: the engine has loaded its own
-/// (tvm-ffi, CUDA's runtime) from its packages before, where the loader alone would not find them.
-[[nodiscard]] Result<void> check_engine_library(const Artefact& artefact, const HostLimits& host);
 
 }  // namespace inductorfs::layout

@@ -4,29 +4,21 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine_families.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/start_list.h"
+#include "layout/engines/engine.h"
 #include "name_shapes.h"
 
 namespace inductorfs::layout {
 
-namespace {
-
-bool is_plain_component(std::string_view part) { return !part.empty() && part != "." && part != ".."; }
-
-}  // namespace
-
 PathParts split(std::string_view path) {
   PathParts parts;
-  if (path.empty() || path.size() > codec::kPathLimit || path.find('\0') != std::string_view::npos) return parts;
-  for (size_t begin = 0;;) {
-    const size_t end = path.find('/', begin);
-    parts.last = path.substr(begin, end == std::string_view::npos ? end : end - begin);
-    if (!is_plain_component(parts.last)) return parts;
+  if (!codec::is_clean_path(path)) return parts;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    parts.last = path.substr(begin, end - begin);
     if (parts.count < kPartLimit) parts.part[parts.count] = parts.last;
     ++parts.count;
-    if (end == std::string_view::npos) break;
     begin = end + 1;
   }
   parts.clean = true;
@@ -279,8 +271,7 @@ bool is_common(const PathParts& parts, size_t depth) {
   }
   PathParts directory = parts;
   directory.count = depth;
-  if (is_engine_directory(directory)) return true;
-  if (is_engine_artefact(directory)) return false;
+  if (const auto is_common = is_common_to_engines(directory)) return *is_common;
   const std::string_view root = parts[0];
   if (is_torch_directory(root)) {
     if (depth == 1) return true;

@@ -196,10 +196,4 @@ std::string triton_architecture(std::string_view metadata) {
   return number < kFirstArchitecture ? std::string() : capability_text(number);
 }
 
-Result<void> check_vllm_factors(const Artefact& artefact) {
-  if (artefact.bytes.size() > kVllmFactorsLimit) return corrupt(artefact, "larger than any that vLLM writes");
-  INDUCTORFS_TRY_ASSIGN(const auto factors, whole_object(artefact));
-  return is_object(factors.find("env")) ? Result<void>() : missing(artefact, "env");
-}
-
 }  // namespace inductorfs::layout

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pickle_frame.h"
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "content_checks.h"
 
 /// The opcodes of CPython's Lib/pickletools.py, by how long their argument is. Torch writes protocol 4 (pickle.dumps,
 /// CPython before 3.14) or 5; its large constants stand outside of frames (Modules/_pickle.c: _Pickler_write_bytes), so

@@ -22,56 +22,23 @@ tl::unexpected<Error> refuse(const RuleChange& change, std::string_view why) {
   return fail(ErrorCode::kInvalid, "family \"" + change.family + "\": " + std::string(why));
 }
 
-/// Why a family's files can never leave the host; empty for the others.
-std::string_view never_shared(Family family) {
-  switch (family) {
-    case Family::kLock:
-      return "a lock is between the processes of one host: it cannot be shared";
-    case Family::kTemporary:
-      return "temporary names repeat between hosts, and two would write one file: they cannot be shared";
-    case Family::kParcelMember:
-      return "it is shared with the directory or the index that it belongs to";
-    case Family::kTool:
-      return "tool chains and logs that are appended to cannot be shared";
-    case Family::kOther:
-      return "what is not known cannot be shared as a whole: name a family of your own with a pattern";
-    case Family::kFxGraph:
-    case Family::kAotAutograd:
-    case Family::kAotAutogradEntry:
-    case Family::kGeneratedCode:
-    case Family::kBestConfig:
-    case Family::kKernelPerf:
-    case Family::kCppSource:
-    case Family::kCppBinary:
-    case Family::kVecIsaMarker:
-    case Family::kPrecompiledHeader:
-    case Family::kSystemAutotune:
-    case Family::kPgoState:
-    case Family::kOnDiskCache:
-    case Family::kTritonKernel:
-    case Family::kTritonLauncher:
-    case Family::kTritonAutotune:
-    case Family::kStartList:
-    case Family::kVllmModel:
-    case Family::kVllmIndex:
-    case Family::kVllmModelInfo:
-    case Family::kVllmFactors:
-    case Family::kFlashInferAutotune:
-    case Family::kFlashInferCubin:
-    case Family::kDeepGemm:
-    case Family::kTileLang:
-    case Family::kSglangJit:
-    case Family::kDynamo:
-    case Family::kObjectCache:
-    case Family::kCutlass:
-    case Family::kHalide:
-    case Family::kAotInductor:
-    case Family::kGenericCache:
-    case Family::kEnginePrivate:
-      break;
-  }
-  return {};
-}
+struct NeverShared {
+  Family family;
+  std::string_view why;
+};
+
+/// Why a family's files can never leave the host.
+constexpr NeverShared kNeverShared[] = {
+    {Family::kLock, "a lock is between the processes of one host: it cannot be shared"},
+    {Family::kTemporary, "temporary names repeat between hosts, and two would write one file: they cannot be shared"},
+    {Family::kParcelMember, "it is shared with the directory or the index that it belongs to"},
+    {Family::kTool, "tool chains and logs that are appended to cannot be shared"},
+    {Family::kOther, "what is not known cannot be shared as a whole: name a family of your own with a pattern"},
+};
+
+constexpr std::string_view kSigns[] = {"rename", "build directory", "quiet", "none"};
+constexpr std::string_view kForms[] = {"file", "directory", "index"};
+constexpr std::string_view kContests[] = {"none", "first", "candidates", "merge", "first of path"};
 
 bool is_family_name(std::string_view name) {
   const auto fits = [](char c) { return c == '_' || is_in(c, kDigit) || (c >= 'a' && c <= 'z'); };
@@ -111,9 +78,8 @@ Result<void> RuleTable::apply(const RuleChange& change) {
 
 Result<void> RuleTable::change_built_in(Rule& rule, const RuleChange& change) {
   const bool shared = change.shared.value_or(rule.shared);
-  if (const std::string_view why = never_shared(rule.family); !why.empty() && (shared || change.facets)) {
-    return refuse(change, why);
-  }
+  const auto* const never = std::ranges::find(kNeverShared, rule.family, &NeverShared::family);
+  if (never != std::end(kNeverShared) && (shared || change.facets)) return refuse(change, never->why);
   if (change.facets) {
     INDUCTORFS_TRY_ASSIGN(const auto facets, facets_of(change));
     rule.facets = facets;
@@ -175,7 +141,11 @@ std::optional<Family> RuleTable::configured_family(std::string_view path) const 
   return std::nullopt;
 }
 
-const RuleTable* changed_rules() { return table_in_force.load(std::memory_order_acquire); }
+const RuleTable& rules_in_force() {
+  static const auto built_in = RuleTable::make({}).value();
+  const RuleTable* const changed = table_in_force.load(std::memory_order_acquire);
+  return changed == nullptr ? *built_in : *changed;
+}
 
 Result<void> change_rules(const std::vector<RuleChange>& changes) {
   if (changes.empty()) return {};
@@ -189,16 +159,16 @@ Result<void> change_rules(const std::vector<RuleChange>& changes) {
 }
 
 const Rule& rule_of(Family family) {
-  const RuleTable* changed = changed_rules();
-  const auto rules = changed == nullptr ? built_in_rules() : changed->rules();
+  const auto rules = all_rules();
   const auto index = static_cast<size_t>(family);
   INDUCTORFS_CHECK(index < rules.size());
   return rules[index];
 }
 
-std::span<const Rule> all_rules() {
-  const RuleTable* changed = changed_rules();
-  return changed == nullptr ? built_in_rules() : changed->rules();
-}
+std::span<const Rule> all_rules() { return rules_in_force().rules(); }
+
+std::string_view to_string(SealSign sign) { return kSigns[static_cast<size_t>(sign)]; }
+std::string_view to_string(Form form) { return kForms[static_cast<size_t>(form)]; }
+std::string_view to_string(Contest contest) { return kContests[static_cast<size_t>(contest)]; }
 
 }  // namespace inductorfs::layout

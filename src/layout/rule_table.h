@@ -41,7 +41,7 @@ class RuleTable {
   std::deque<std::vector<fingerprint::Facet>> facets_;  ///< the facets to which their spans point
 };
 
-/// Returns the table that is in force; nullptr when nothing was changed. Safe for concurrent use.
-[[nodiscard]] const RuleTable* changed_rules();
+/// Returns the table that is in force. Safe for concurrent use.
+[[nodiscard]] const RuleTable& rules_in_force();
 
 }  // namespace inductorfs::layout

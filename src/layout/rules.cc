@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <vector>
 
 #include "inductorfs/layout/layout.h"
+#include "layout/engines/engine.h"
 #include "rule_table.h"
 
 namespace inductorfs::layout {
@@ -25,24 +27,18 @@ constexpr Facet kLauncher[] = {Facet::kTriton, Facet::kPython, Facet::kLibc, Fac
 constexpr Facet kKernelTimings[] = {Facet::kTriton, Facet::kGpu, Facet::kEnvironment};
 constexpr Facet kAllButCompiler[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kLibc,
                                      Facet::kCpu,   Facet::kCuda,   Facet::kGpu,    Facet::kEnvironment};
-/// A graph that is loaded without a look at what is in it, with calls of the engine's own operators.
-constexpr Facet kServedGraph[] = {Facet::kTorch, Facet::kTriton, Facet::kPython, Facet::kCuda,
-                                  Facet::kGpu,   Facet::kCpuIsa, Facet::kEngine, Facet::kEnvironment};
-constexpr Facet kEngineSource[] = {Facet::kEngine};
-constexpr Facet kEngineTuning[] = {Facet::kCuda, Facet::kGpu, Facet::kEngine, Facet::kEnvironment};
-constexpr Facet kEngineKernel[] = {Facet::kGpu};
-constexpr Facet kDeviceCode[] = {Facet::kCuda, Facet::kGpu, Facet::kEnvironment};
-constexpr Facet kHostAndDeviceCode[] = {Facet::kTorch, Facet::kPython, Facet::kLibc,       Facet::kCuda,
-                                        Facet::kGpu,   Facet::kEngine, Facet::kEnvironment};
 constexpr Facet kState[] = {Facet::kTorch, Facet::kPython, Facet::kEnvironment};
 
-/// In the order of Family. What is not said of one is as in Rule: not shared, sealed by a rename, one candidate, a
-/// file. The facets of a family that is not shared are those it would need if an operator shared it.
+/// In the order of Family, without those of engines (layout/engines). What is not said of one is as in Rule: not
+/// shared, sealed by a rename, one candidate, a file. The facets of a family that is not shared are those it would need
+/// if an operator shared it.
 constexpr Rule kRules[] = {
     {.family = Family::kFxGraph,
      .name = "fxgraph",
      .shared = true,
      .contest = Contest::kCandidates,
+     .is_listed = true,
+     .holds_graphs = true,
      .facets = kGraph,
      .why =
          "named by its content; the key has torch, Triton, CUDA and the GPU's name, but neither the CPU, while graphs "
@@ -54,6 +50,7 @@ constexpr Rule kRules[] = {
      .name = "aotautograd",
      .shared = true,
      .contest = Contest::kCandidates,
+     .is_listed = true,
      .facets = kGraph,
      .why = "as fxgraph, whose key its own key contains; torch >= 2.8",
      .source = "torch/_functorch/_aot_autograd/autograd_cache.py: AOTAutogradCache.save; write_atomic",
@@ -61,6 +58,7 @@ constexpr Rule kRules[] = {
     {.family = Family::kAotAutogradEntry,
      .name = "aotautograd_entry",
      .shared = true,
+     .is_listed = true,
      .facets = kGraph,
      .why = "as aotautograd, up to torch 2.7: one name per key, overwritten, so that there is nothing to choose from",
      .source = "torch 2.6, 2.7: autograd_cache.py: AOTAutogradCache.save; write_atomic",
@@ -212,110 +210,6 @@ constexpr Rule kRules[] = {
             "it is shown to no program, and what a program puts under such a name stays on its host",
      .source = "docs/formats.md: start lists",
      .pattern = ".starts/<64 hex>"},
-    {.family = Family::kVllmModel,
-     .name = "vllm_model",
-     .shared = true,
-     .facets = kServedGraph,
-     .why =
-         "a model's compiled graphs, in one pickle. Its key has the engine's variables, the configuration and the name "
-         "of the model's source, the GPU's name and torch only in mega mode, and never the GPU's memory, the CPU, the "
-         "engine's binaries or Triton's variables: kernels of one architecture on another, a restart loop. A model "
-         "that cannot be loaded is compiled and written again, so the latest counts. Up to vLLM 0.18 it is written in "
-         "place, and stays on the host",
-     .source = "vllm/compilation/decorators.py: save_aot_compiled_function, _try_load_aot_compiled_fn; caching.py: "
-               "aot_compile_hash_factors; torch/_dynamo/aot_compile.py: AOTCompiledFunction.save_compiled_function",
-     .pattern = "[torch_compile_cache/]torch_aot_compile/<64 hex>/rank_<r>_<dp>[_dev<n>]/model"},
-    {.family = Family::kVllmIndex,
-     .name = "vllm_index",
-     .shared = true,
-     .seal = SealSign::kQuiet,
-     .form = Form::kIndex,
-     .facets = kServedGraph,
-     .why = "names a model's compiled artefacts. vLLM opens each without asking whether it is there, and reads the "
-            "index without a way out, so that it dies of one that is missing or of an index that is cut off. It is "
-            "written in place; a part of a Python dictionary does not parse, so that a quiet one that parses is "
-            "whole. It is written again when a model has more shapes, so the latest counts. Up to vLLM 0.30 the "
-            "absolute paths in it are opened as they stand there",
-     .source = "vllm/compilation/backends.py: CompilerManager.initialize_cache, save_to_file, load; "
-               "compiler_interface.py: InductorStandaloneAdaptor; torch/_inductor/standalone_compile.py: "
-               "CompiledArtifact.save, load",
-     .pattern = "torch_compile_cache/<10 hex>/rank_<r>_<dp>[_dev<n>]/<tag>/vllm_compile_cache.py"},
-    {.family = Family::kVllmModelInfo,
-     .name = "vllm_modelinfo",
-     .shared = true,
-     .facets = kEngineSource,
-     .why = "what a model's class can do, which takes a process that imports it to find out. It has the hash of the "
-            "class's module; another hash is a miss, but the modules that this one imports are in no hash",
-     .source = "vllm/model_executor/models/registry.py: _LazyRegisteredModel._load_modelinfo_from_cache; "
-               "model_loader/weight_utils.py: atomic_writer",
-     .pattern = "modelinfos/<module>-<class>.json"},
-    {.family = Family::kVllmFactors,
-     .name = "vllm_factors",
-     .shared = true,
-     .seal = SealSign::kQuiet,
-     .contest = Contest::kFirstOfPath,
-     .facets = kServedGraph,
-     .why = "what a hash of vLLM is made of, for people: vLLM never reads it. Shared, because it alone says which "
-            "variable gives another pod another hash (`inductorfs why-miss`). vLLM leaves secrets out of it",
-     .source = "vllm/compilation/backends.py: VllmBackend.__call__; vllm/envs.py: compile_factors",
-     .pattern = "torch_compile_cache/<10 hex>/rank_<r>_<dp>/<tag>/cache_key_factors.json"},
-    {.family = Family::kFlashInferAutotune,
-     .name = "flashinfer_autotune",
-     .shared = true,
-     .facets = kEngineTuning,
-     .why = "timings of one GPU model. They name versions and the GPU's name, and neither its memory nor its slice. "
-            "The latest counts, as on one disk. SGLang's, a file of each rank, stay on the host: ranks with tunings "
-            "of different runs throw all of them away",
-     .source = "vllm/model_executor/warmup/flashinfer_autotune_cache.py: write_flashinfer_autotune_cache; "
-               "flashinfer/autotune_cache.py: ManagedAutotuneCache; "
-               "sglang/srt/model_executor/runner/flashinfer_autotune.py: _drop_diverged_autotune_cache",
-     .pattern = "flashinfer_autotune_cache/<version>/<arch>/<64 hex>/*.json, "
-                "flashinfer/autotune/v2/<16 hex>/entries/<24 hex>.json"},
-    {.family = Family::kFlashInferCubin,
-     .name = "flashinfer_cubin",
-     .shared = true,
-     .contest = Contest::kFirstOfPath,
-     .facets = kEngineKernel,
-     .why = "downloaded, and never made on a host. FlashInfer has the SHA-256 of each, or of the list of them, in its "
-            "package, and downloads again what is another",
-     .source = "flashinfer/jit/cubin_loader.py: download_file, load_cubin; artifacts.py: ArtifactPath, CheckSumHash",
-     .pattern = "flashinfer/cubins/<40 hex>/**/(*.cubin|*.so|*.h|checksums.txt)"},
-    {.family = Family::kDeepGemm,
-     .name = "deep_gemm",
-     .shared = true,
-     .contest = Contest::kFirstOfPath,
-     .form = Form::kDirectory,
-     .facets = kDeviceCode,
-     .why = "a kernel with its source. The name hashes the source, DeepGEMM's headers, the flags with the "
-            "architecture, and NVCC's release without its patch level. A directory without one of its files aborts "
-            "the job. A rename onto a kernel that is there means to take that one. Up to 2026-04 the files came one by "
-            "one, and stay on the host",
-     .source = "DeepGEMM csrc/jit/compiler.hpp: Compiler::build; kernel_runtime.hpp: KernelRuntime::check_validity",
-     .pattern = "[deep_gemm/]cache/kernel.<name>.<32 hex>/**, deep_gemm/cache/<name>.<32 hex>/**"},
-    {.family = Family::kTileLang,
-     .name = "tilelang",
-     .shared = true,
-     .contest = Contest::kFirstOfPath,
-     .form = Form::kDirectory,
-     .facets = kHostAndDeviceCode,
-     .why = "a kernel with its host library, or its machine code alone. The name has TileLang's version, the program "
-            "and the target, and neither nvcc nor the C library; the content of TileLang's own libraries only if a "
-            "variable says so. The directory is there when it is whole, and a rename onto one is lost",
-     .source = "tilelang/cache/kernel_cache.py: KernelCache._save_kernel_to_disk, _load_kernel_from_disk; "
-               "binary_cache.py: BinaryCache.save, load",
-     .pattern = "<version>/linux-<machine>/kernels/<64 hex>/**, <version>/cuda-binaries/<64 hex>/**"},
-    {.family = Family::kSglangJit,
-     .name = "sglang_jit",
-     .shared = true,
-     .contest = Contest::kFirstOfPath,
-     .form = Form::kDirectory,
-     .facets = kHostAndDeviceCode,
-     .why = "a library of kernels. The names hash the build file, the sources, what both compilers say of themselves, "
-            "versions of packages, and all files that the compilers read, and neither the C library that it is linked "
-            "with nor the content of torch's and tvm-ffi's. The newest directory whose name is still right is "
-            "loaded",
-     .source = "sglang/kernels/jit/utils/compile/cache.py: find_prebuilt, commit_build; loader.py",
-     .pattern = "sglang/jit/sm<cc>/<module>/build-<16 hex>/deps-<16 hex>/**"},
     {.family = Family::kDynamo,
      .name = "dynamo",
      .facets = kState,
@@ -325,14 +219,12 @@ constexpr Rule kRules[] = {
      .pattern = "dynamo/** but code_state_*.pkl"},
     {.family = Family::kObjectCache,
      .name = "object_cache",
-     .facets = {},
      .why = "rewritten in place (cutedsl), keys with absolute paths or without the GPU (quack), or a protocol that is "
             "not known (flydsl)",
      .source = "torch/_inductor/runtime/cutedsl_cache.py: disk_cache_get; vendored quack; flydsl",
      .pattern = "cutedsl_compile_cache/**, quack/**, flydsl_compile_cache/**"},
     {.family = Family::kCutlass,
      .name = "cutlass",
-     .facets = {},
      .why =
          "the names of .o and .so (paths of cpp_binary) hold the path of nvcc and neither its version nor CUTLASS's "
          "headers: cutlass_key() hashes the Python modules of cutlass_dir, where a checkout of CUTLASS has none. Each "
@@ -345,13 +237,11 @@ constexpr Rule kRules[] = {
      .pattern = "<xx>/<c+51>.(cu|so.error|o.error), configs_<8 hex>.json, torch_cutlass/**"},
     {.family = Family::kHalide,
      .name = "halide",
-     .facets = {},
      .why = "target \"host\" is this CPU; several files written in place, `done` beside them",
      .source = "torch/_inductor/codecache.py: HalideCodeCache",
      .pattern = "<xx>/<c+51>.halide/**, halide-runtime-*/**"},
     {.family = Family::kAotInductor,
      .name = "aot_inductor",
-     .facets = {},
      .why =
          "a product, not a cache: each compile builds it anew and asks for no file by its name, so that sharing "
          "would save nobody a build; the program deploys the package itself, with the weights of its model, which are "
@@ -360,7 +250,6 @@ constexpr Rule kRules[] = {
      .pattern = "<xx>/<c+51>.(wrapper*|kernel*|weights.*|cubin|hsaco|fatbin|ptx|ll|spv), aoti_eager/**"},
     {.family = Family::kGenericCache,
      .name = "generic_cache",
-     .facets = {},
      .why =
          "caches under names that torch does not use: what their keys leave out is known to their makers alone. "
          "memoizer_cache.json is a dump for people (TORCHINDUCTOR_DUMP_MEMOIZER_CACHE=1): one name for all programs, "
@@ -370,62 +259,54 @@ constexpr Rule kRules[] = {
      .pattern = "cache/** but <64 hex> and on_disk_cache, memoizer_cache.json"},
     {.family = Family::kParcelMember,
      .name = "parcel_member",
-     .facets = {},
      .why = "comes to other hosts with the directory or the index that it belongs to, and never alone",
-     .source = "see deep_gemm, tilelang, sglang_jit and vllm_index",
-     .pattern = "the files in those directories, artifact_compile_range_<a>_<b>_subgraph_<n> beside "
-                "vllm_compile_cache.py"},
+     .source = "see the families whose form is a directory or an index",
+     .pattern = "the files in a directory that is one artefact, and those that an index names"},
     {.family = Family::kEnginePrivate,
      .name = "engine_private",
-     .facets = {},
-     .why = "dumps for people; an unpacked artefact, which is removed and written again file by file; a plan for this "
-            "host's free memory, and its topology; SGLang's index, which has one name for all ranks and models; "
-            "tunings of one rank; TileLang's tunings, with a pickled function and no GPU in their key",
-     .source = "vllm/compilation/backends.py: VllmBackend.__call__; v1/worker/startup_plan.py; "
-               "all_reduce_utils.py: gpu_p2p_access_check; sglang/srt/compilation/backend.py: SGLangBackend.__call__; "
-               "tilelang/autotuner/param.py: AutotuneResult.save_to_disk",
-     .pattern = "torch_compile_cache/**, torch_aot_compile/**, modelinfos/**, flashinfer_autotune_cache/**, "
-                "flashinfer/autotune/**, flashinfer/cubins/**, sglang/jit/** but the families above and cache roots in "
-                "them, startup_plan_*, gpu_p2p_access_cache_for_*, <version>/linux-<machine>/autotuner/**"},
+     .why = "dumps for people, and what is rewritten in place or is of one host, one rank or one GPU",
+     .source = "docs/families.md: names that are never shared",
+     .pattern = "what engines make beside the families above, but for cache roots in it"},
     {.family = Family::kLock,
      .name = "lock",
-     .facets = {},
      .why = "a lock is between the processes of one host",
      .source = "torch/_inductor/codecache.py: get_lock_dir; filelock",
-     .pattern = "locks/**, precompiled_headers/locks/**, deep_gemm/locks/**, *.lock, lock"},
+     .pattern = "locks/**, precompiled_headers/locks/**, *.lock, lock, and directories of engines for locks"},
     {.family = Family::kTemporary,
      .name = "temporary",
-     .facets = {},
      .why = "process and thread ids repeat between hosts: a temporary name that two see, both write",
      .source = "codecache.py: write_atomic; triton cache.py: FileCacheManager.put; triton_bundler.py: read_and_emit; "
                "cpp_builder.py: CppBuilder.build",
      .pattern = ".<pid>.<tid>.tmp, tmp.pid_*/**, *.tmp.pid_*, triton/<device>/tmp.<uuid>/**, *_CxxBuild/**, *.tmp, "
-                "*.tmp.<pid>, tmp<8>/**, tmp<8>.py, inductor_const_spill_*, .nfs*, .fuse_hidden*, tmp<8> beside vLLM's "
-                "files, deep_gemm/tmp/**, .staging/**, .staging-<32 hex>/**"},
+                "*.tmp.<pid>, tmp<8>/**, tmp<8>.py, inductor_const_spill_*, .nfs*, .fuse_hidden*, and what engines "
+                "rename into place"},
     {.family = Family::kTool,
      .name = "tool",
-     .facets = {},
      .why = "debug output, tool chains and logs that are appended to",
      .source = "torch/_inductor/cpp_builder.py: install_gcc_via_conda; compiler_bisector.py; autoheuristic; debug.py",
      .pattern = "gcc/**, bisect/**, autoheuristic/**, unhashed_kernel_inputs/**, <xx>/*_run_<n>/**, <xx>/<c+51>.debug"},
     {.family = Family::kOther,
      .name = "other",
-     .facets = {},
      .why = "nothing that is known: what is not understood is not shared",
      .source = "none",
      .pattern = "everything else"},
 };
 
-constexpr bool rules_are_in_order() {
-  for (size_t i = 0; i < std::size(kRules); ++i) {
-    if (kRules[i].family != static_cast<Family>(i)) return false;
+std::vector<Rule> make_rules() {
+  std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
+  for (const Engine* const engine : kEngines) {
+    for (const Rule& rule : engine->rules) rules.insert(rules.begin() + static_cast<ptrdiff_t>(rule.family), rule);
   }
-  return std::size(kRules) == static_cast<size_t>(Family::kOther) + 1;
+  for (size_t i = 0; i < rules.size(); ++i) INDUCTORFS_CHECK(rules[i].family == static_cast<Family>(i));
+  INDUCTORFS_CHECK(rules.size() == static_cast<size_t>(Family::kOther) + 1);
+  return rules;
 }
-static_assert(rules_are_in_order(), "one rule per family, in the order of the enumeration");
 
 }  // namespace
 
-std::span<const Rule> built_in_rules() { return kRules; }
+std::span<const Rule> built_in_rules() {
+  static const std::vector<Rule> rules = make_rules();
+  return rules;
+}
 
 }  // namespace inductorfs::layout

@@ -18,8 +18,8 @@ bool is_had(UseKind use) {
 /// Says whether a name of the family tells one job from others. Sources, probes and timings are asked for by all.
 bool names_a_job(layout::Family family) {
   using enum layout::Family;
-  return family == kFxGraph || family == kAotAutograd || family == kAotAutogradEntry || family == kTritonKernel ||
-         family == kVllmModel || family == kVllmIndex;
+  return layout::rule_of(family).holds_graphs || family == kAotAutograd || family == kAotAutogradEntry ||
+         family == kTritonKernel;
 }
 
 struct Asked {

@@ -27,12 +27,6 @@ bool may_see(const JobAccount& job, std::optional<uid_t> user) {
   return !user || (job.name.user == *user && job.name.kind != "hidden");
 }
 
-/// Says whether layout::compile_time_of knows the family: the bytes of no other are read for it.
-bool says_its_time(layout::Family family) {
-  using enum layout::Family;
-  return family == kFxGraph || family == kVllmModel || family == kVllmIndex;
-}
-
 void log_ended(const JobAccount& job) {
   const FamilyTally sum = sum_of(job.tally);
   const auto seconds = [](std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); };
@@ -137,7 +131,7 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
     const bool of_cluster = notice.use == vfs::UseKind::kCluster || notice.use == vfs::UseKind::kFetched;
     std::optional<std::chrono::nanoseconds> compiled_in;
     const layout::Family family = layout::classify(notice.path).family;
-    if (of_cluster && notice.digest && options_.compile_time && says_its_time(family)) {
+    if (of_cluster && notice.digest && options_.compile_time && layout::rule_of(family).holds_graphs) {
       compiled_in = options_.compile_time(family, *notice.digest);
     }
     if (starts_) starts_->enter(notice, job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "content_checks.h"
 #include "fuzz_target.h"
-#include "pickle_frame.h"
 
 namespace layout = inductorfs::layout;
 namespace fuzz = inductorfs::fuzz;

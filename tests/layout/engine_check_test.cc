@@ -173,6 +173,16 @@ TEST(CheckModelInfo, WantsWhatVllmReads) {
   }
 }
 
+TEST(CheckFactors, WantsThoseOfAHashOfVllm) {
+  const std::string path = kTagged + "/cache_key_factors.json";
+  const std::string whole = R"({"code_hash": "6", "env": {"VLLM_DP_RANK": 0, "VLLM_PLUGINS": null}})";
+  EXPECT_EQ(outcome(path, whole), "sound");
+  for (const std::string& bad : {std::string(), whole.substr(0, 40), std::string("[]"), std::string(R"({"env": 1})")}) {
+    EXPECT_EQ(outcome(path, bad), "corrupt") << bad;
+  }
+  EXPECT_EQ(outcome(path, R"({"env": {"x": ")" + std::string(kVllmFactorsLimit, 'x') + "\"}}"), "corrupt");
+}
+
 TEST(CheckFlashInfer, WantsTuningsOfItsForm) {
   const std::string path = "vllm/flashinfer_autotune_cache/0.7.2/90a/" + kHex + "/autotune_configs.json";
   EXPECT_EQ(outcome(path, "{}"), "sound");

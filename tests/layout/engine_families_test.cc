@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths are those of real caches (vLLM 0.32) and of the engines' own code: src/layout/engine_families.cc has both.
+// The paths are those of real caches (vLLM 0.32) and of the engines' own code: src/layout/engines has both.
 #include <gtest/gtest.h>
 
 #include <string>

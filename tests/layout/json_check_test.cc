@@ -34,15 +34,6 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text.replace(at, from.size(), to);
 }
 
-TEST(JsonCheck, TakesTheFactorsOfAHashOfVllm) {
-  const std::string whole = R"({"code_hash": "6", "env": {"VLLM_DP_RANK": 0, "VLLM_PLUGINS": null}})";
-  EXPECT_TRUE(takes(check_vllm_factors, whole));
-  for (const std::string& bad : {std::string(), whole.substr(0, 40), std::string("[]"), std::string(R"({"env": 1})")}) {
-    EXPECT_TRUE(refuses(check_vllm_factors, bad)) << bad;
-  }
-  EXPECT_TRUE(refuses(check_vllm_factors, R"({"env": {"x": ")" + std::string(kVllmFactorsLimit, 'x') + "\"}}"));
-}
-
 TEST(JsonCheck, WantsTheWholeFile) {
   const Artefact head{"x", "{", 2};
   for (const Check check : {check_best_config, check_triton_metadata, check_triton_autotune, check_system_autotune}) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pickle_frame.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "content_checks.h"
 
 namespace inductorfs::layout {
 namespace {

@@ -198,12 +198,13 @@ def check_error_codes(root):
 
 
 def check_families(root):
-    rules = set(re.findall(r'\.name = "(\w+)"', (root / "src/layout/rules.cc").read_text()))
+    sources = [root / "src/layout/rules.cc", *sorted((root / "src/layout/engines").glob("*.cc"))]
+    rules = {name for source in sources for name in re.findall(r'\.name = "(\w+)"', source.read_text())}
     table = (root / "docs/families.md").read_text().split("\n## ", 1)[0]
     said = set(re.findall(r"^\| (\w+) \| `", table, re.MULTILINE))
     if not said:
         yield "docs/families.md: no family was found"
-    yield from (f"docs/families.md: src/layout/rules.cc has no family {name}" for name in sorted(said - rules))
+    yield from (f"docs/families.md: src/layout has no family {name}" for name in sorted(said - rules))
     yield from (f"docs/families.md: the family {name} is missing" for name in sorted(rules - said))
 
 

@@ -107,14 +107,17 @@ def check_variables(root, tests):
 
 
 def check_printed(root, tests):
-    """The table of src/cli/common/user_caches.cc: {"engine", "VARIABLE", "directory" ...; one without a directory is not printed."""
-    printed = re.findall(r'^ +\{"[^"]+", "([A-Z_]+)", "', (root / "src/cli/common/user_caches.cc").read_text(), re.MULTILINE)
-    if not printed:
-        yield "src/cli/common/user_caches.cc: no variable was found; has the table another form?"
+    """The tables of caches in src/layout: {"engine", "VARIABLE", "directory" ...; one without a directory is not printed."""
+    printed = []
+    for source in [root / "src/layout/user_caches.cc", *sorted((root / "src/layout/engines").glob("*.cc"))]:
+        found = re.findall(r'^ +\{"[^"]+", "([A-Z_]+)", (?:"|nullptr)', source.read_text(), re.MULTILINE)
+        printed += re.findall(r'^ +\{"[^"]+", "([A-Z_]+)", "', source.read_text(), re.MULTILINE)
+        if not found and source.stem != "engines":
+            yield f"{source.relative_to(root)}: no variable was found; has the table another form?"
     real = "\n".join(text for name, text in tests.items() if name.startswith(REAL))
     for name in printed:
         if name not in NOT_REAL and not re.search(rf"(?<!\w){name}(?!\w)", real):
-            yield f"src/cli/common/user_caches.cc: no ring of real software uses the variable {name}, which `inductorfs env` prints"
+            yield f"src/layout: no ring of real software uses the variable {name}, which `inductorfs env` prints"
 
 
 def check_variants(tests):

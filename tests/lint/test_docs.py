@@ -75,7 +75,7 @@ def test_a_project_in_order_has_no_offence(project):
     ("docs/semantics/errors.md", "ENOENT", "EIO", "no row `kNotFound`, `not_found`, ENOENT"),
     ("docs/semantics/more.md", "`corrupt`", "`bad`", "no row `kCorrupt`, `corrupt`, EIO"),
     ("docs/semantics/more.md", "| 3 |", "| 4 |", "Sealer::kTurns is 3, not 4"),
-    ("docs/families.md", "fxgraph", "other", "src/layout/rules.cc has no family other"),
+    ("docs/families.md", "fxgraph", "other", "src/layout has no family other"),
     ("src/layout/rules.cc", '{.name', '{.name = "new"}, {.name', "the family new is missing"),
     ("docs/decisions/0001-a.md", "Tree.Grows", "Tree.Shrinks", "there is no test Tree.Shrinks"),
     ("docs/decisions/0001-a.md", "**Options.**", "", "no **Options.**"),

@@ -15,9 +15,10 @@ PROJECT = {
     "docs/operations/b.md": "`PAGE_VARIABLE`",
     "docs/man/a.1": ".It Ev OTHER_VARIABLE\n",
     "src/cli/commands.cc": "".join(f'    {{"{name}", "help", {name}_command}},\n' for name in ("mount", "env", "sync")),
-    "src/cli/common/user_caches.cc": '    {"Triton", "TRITON_CACHE_DIR", "triton_cache", "",\n    {"one", "NOT_PRINTED", nullptr, "",\n',
+    "src/layout/engines/one.cc": '    {"one", "ONE_CACHE", "one", "",\n',
+    "src/layout/user_caches.cc": '    {"Triton", "TRITON_CACHE_DIR", "triton_cache", "",\n    {"one", "NOT_PRINTED", nullptr, "",\n',
     "tests/mount/test_a.py": "run([PROGRAM, 'mount', '--remote', x]); run('inductorfs env'); cli(\"sync\"); THE_VARIABLE OTHER_VARIABLE PAGE_VARIABLE\n",
-    "tests/torch/test_b.py": 'variables()["TRITON_CACHE_DIR"]\n',
+    "tests/torch/test_b.py": 'variables()["TRITON_CACHE_DIR", "ONE_CACHE"]\n',
     "tests/torch/test_c.py": "Cluster(declared=True)\n",
     "packaging/kubernetes/a.yaml": "",
 }
@@ -47,7 +48,8 @@ def test_a_project_in_order_has_no_offence(project):
     ("tests/torch/test_b.py", "variables()", "TRITON_CACHE_DIR=x", "tests/torch/test_b.py: runs on a mount that was told of something"),
     ("tests/torch/test_b.py", "variables()", 'start("--python")', "tests/torch/test_b.py: runs on a mount that was told of something"),
     ("tests/torch/test_c.py", "declared=True", "", "VARIANTS has tests/torch/test_c.py, which is none"),
-    ("src/cli/common/user_caches.cc", '{"', "{ '", "no variable was found"),
+    ("src/layout/user_caches.cc", '{"', "{ '", "no variable was found"),
+    ("src/layout/engines/one.cc", '{"', "{ '", "no variable was found"),
     ("src/cli/commands.cc", '{"', "{ '", "no command was found"),
 ])
 def test_finds(project, name, old, new, offence):

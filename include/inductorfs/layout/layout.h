@@ -96,10 +96,13 @@ struct Rule {
   SealSign seal = SealSign::kRename;
   Contest contest = Contest::kNone;
   Form form = Form::kFile;
-  std::span<const fingerprint::Facet> facets;  ///< the facets that the family's artefacts depend on
-  std::string_view why;                        ///< why the family is shared in this way, or is not shared
-  std::string_view source;                     ///< where torch, Triton or the engine does it: file and function
-  std::string_view pattern;                    ///< which paths belong to the family, for people
+  bool is_listed = false;     ///< programs list the directory around an artefact, and do not look for its name
+  bool is_alone = false;      ///< nobody makes the directory around an artefact before there is one
+  bool holds_graphs = false;  ///< of torch, which say how long they took to compile (compile_time_of)
+  std::span<const fingerprint::Facet> facets = {};  ///< the facets that the family's artefacts depend on
+  std::string_view why;                             ///< why the family is shared in this way, or is not shared
+  std::string_view source;                          ///< where torch, Triton or the engine does it: file and function
+  std::string_view pattern;                         ///< which paths belong to the family, for people
 };
 
 [[nodiscard]] const Rule& rule_of(Family family);
@@ -195,7 +198,7 @@ struct AskedKey {
 /// their key was found.
 [[nodiscard]] std::optional<AskedKey> key_asked_by(std::string_view path);
 /// Returns how long the compile took, as the process that compiled wrote it into the artefact, of all graphs in it.
-/// Only artefacts of fxgraph, vllm_model and vllm_index have it; empty for all others, and where it is not found.
+/// Empty where it is not found, and for families that hold no graphs.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> compile_time_of(Family family, std::string_view bytes);
 
 // ---- Users of one cache directory
@@ -235,6 +238,8 @@ inline constexpr size_t kVllmFactorsLimit = size_t{256} << 10;
 
 // ---- Indexes (Form::kIndex)
 
+/// Returns the path of the index that may name the file of this path; nothing where an engine keeps none.
+[[nodiscard]] std::optional<std::string> index_beside(std::string_view path);
 /// Returns the names of the files that an index names, all of them in its own directory; several equal names once.
 /// kCorrupt when the bytes are no index, kNotSupported when it names something elsewhere, or nothing.
 [[nodiscard]] Result<std::vector<std::string>> index_members(Family family, std::string_view index);
@@ -261,12 +266,6 @@ inline constexpr size_t kVllmFactorsLimit = size_t{256} << 10;
 
 // ---- Checks before anything is published, and before anything that was fetched is shown
 
-/// Checks an artefact against its name. kCorrupt, with the reason, when the bytes contradict the name or are damaged:
-/// an fxgraph entry or a generated source whose name is not the hash of its content, a best_config that lacks what
-/// torch reads in it, a `.so` that is no ELF, a pickle that is cut off, ... kNotSupported for machine code of another
-/// kind of CPU. `bytes` are the first bytes_to_check() of `size`; kInvalid when they are fewer and the check needs
-/// them. Nothing is ever executed.
-[[nodiscard]] Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size);
 /// Says whether the checks of this family need all bytes.
 [[nodiscard]] bool needs_whole(Family family);
 
@@ -283,10 +282,14 @@ struct HostLimits {
 };
 /// Returns how many of an artefact's first bytes the checks want: all of them for families that are checked whole.
 [[nodiscard]] uint64_t bytes_to_check(const Classification& classified, uint64_t size);
-/// Checks as above, and compares what the artefact needs with this host: kNotSupported, with the reason, when the host
-/// does not have it (a cubin of another architecture, a `.so` that needs a newer glibc).
+/// Checks an artefact against its name. kCorrupt, with the reason, when the bytes contradict the name or are damaged:
+/// an fxgraph entry or a generated source whose name is not the hash of its content, a best_config that lacks what
+/// torch reads in it, a `.so` that is no ELF, a pickle that is cut off, ... kNotSupported for machine code of another
+/// kind of CPU. `bytes` are the first bytes_to_check() of `size`; kInvalid when they are fewer and the check needs
+/// them. Nothing is ever executed. What the artefact needs is compared with `host`: kNotSupported, with the reason,
+/// when the host does not have it (a cubin of another architecture, a `.so` that needs a newer glibc).
 [[nodiscard]] Result<void> check_content(const Classification& classified, std::string_view bytes, uint64_t size,
-                                         const HostLimits& host);
+                                         const HostLimits& host = {});
 /// Returns the compute capability that the metadata of a Triton kernel names, as the gpu-arch facet writes it ("9.0");
 /// empty when it names none, or the backend is not CUDA. `metadata` is the content of the key directory's
 /// `<kernel>.json`.

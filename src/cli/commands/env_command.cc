@@ -10,8 +10,8 @@
 #include "cli/common/child_answer.h"
 #include "cli/common/command.h"
 #include "cli/common/shell_word.h"
-#include "cli/common/user_caches.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/layout/user_caches.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 5> kFormats{"sh", "docker", "systemd", "k
 constexpr Milliseconds kPatience{5'000};
 
 /// For a user without an entry in the user database (OpenShift's, and many containers').
-constexpr UserCache kUser{
+constexpr layout::UserCache kUser{
     "Python", "USER", nullptr,
     "",       false,  "",
     false,    false,  "this user has no name here, and torch before 2.13 ends at its import when it finds none"};
@@ -48,14 +48,14 @@ std::string systemd_word(const std::string& text) {
   return result;
 }
 
-std::string value_of(const std::string& root, const UserCache& cache) {
+std::string value_of(const std::string& root, const layout::UserCache& cache) {
   return *cache.below == '\0' ? root : root + "/" + cache.below;
 }
 
 /// The cache root, and each directory below it on the way to where a variable leads.
 std::vector<std::string> directories_of(const std::string& root) {
   std::vector<std::string> all{root};
-  for (const UserCache& cache : user_caches()) {
+  for (const layout::UserCache& cache : layout::user_caches()) {
     const std::string path = cache.below == nullptr ? root : value_of(root, cache);
     for (size_t end = root.size(); end < path.size();) {
       end = std::min(path.find('/', end + 1), path.size());
@@ -102,7 +102,7 @@ constexpr std::string_view kDirectoriesFirst =
     "reads before it makes one";
 
 /// One of the variables, in this format, with what it does.
-std::string variable_text(const UserCache& cache, const std::string& value, std::string_view format) {
+std::string variable_text(const layout::UserCache& cache, const std::string& value, std::string_view format) {
   const std::string name = cache.variable;
   const std::string about = "# " + std::string(cache.why) + "\n";
   if (format == "docker") return "--env " + shell_word(name + "=" + value) + "\n";
@@ -190,13 +190,13 @@ std::string variables_text(const std::string& root, std::string_view format, con
   Json directories = Json::array();
   std::string text = format == "k8s" ? "env:\n" : "";
   std::string left_alone;
-  const auto add = [&](const UserCache& cache, const std::string& value) {
+  const auto add = [&](const layout::UserCache& cache, const std::string& value) {
     variables[cache.variable] = value;
     why[cache.variable] = cache.why;
     text += variable_text(cache, value, format);
   };
   if (!name_for_user.empty()) add(kUser, name_for_user);
-  for (const UserCache& cache : user_caches()) {
+  for (const layout::UserCache& cache : layout::user_caches()) {
     if (cache.below == nullptr) {
       not_set[cache.variable] = cache.why;
       left_alone += "# " + std::string(cache.variable) + " is not set: " + std::string(cache.why) + "\n";
@@ -215,7 +215,7 @@ std::string variables_text(const std::string& root, std::string_view format, con
 
 std::string unset_text() {
   std::string text = "unset";
-  for (const UserCache& cache : user_caches()) {
+  for (const layout::UserCache& cache : layout::user_caches()) {
     if (cache.below != nullptr) text += " " + std::string(cache.variable);
   }
   return text + "\n";

@@ -11,12 +11,12 @@
 
 #include "cli/common/child_answer.h"
 #include "cli/common/shell_word.h"
-#include "cli/common/user_caches.h"
 #include "cli/doctor/doctor_findings.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "inductorfs/layout/user_caches.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -125,7 +125,7 @@ Json look_at_vllm(const std::string& root, bool in_mount, Deadline deadline) {
   return findings;
 }
 
-void add_variable(const UserCache& cache, const std::string& given, const MountOf& mount_of,
+void add_variable(const layout::UserCache& cache, const std::string& given, const MountOf& mount_of,
                   const std::string& mountpoint, Deadline deadline, std::vector<Diagnosis>& findings) {
   const std::string shown = std::string(cache.variable) + "=" + config::printable(given);
   const std::string lead = "export " + std::string(cache.variable) + "=" + shell_word(mountpoint + "/" + cache.below);
@@ -157,13 +157,13 @@ std::string wrong_with_writing(std::string path) {
 std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const MountOf& mount_of,
                                            const std::string& mountpoint, const std::string& home, Deadline deadline) {
   std::vector<Diagnosis> findings;
-  for (const UserCache& cache : user_caches()) {
+  for (const layout::UserCache& cache : layout::user_caches()) {
     const std::string given = variable(cache.variable).value_or("");
     const bool has_own_lines = cache.program == "torch" || cache.program == "Triton";
     if (has_own_lines || cache.below == nullptr || given.empty()) continue;
     add_variable(cache, given, mount_of, mountpoint, deadline, findings);
   }
-  const UserCache& vllm = *std::ranges::find(user_caches(), "vLLM", &UserCache::program);
+  const layout::UserCache& vllm = *std::ranges::find(layout::user_caches(), "vLLM", &layout::UserCache::program);
   const std::string place = place_of(vllm, variable, home);
   const bool in_mount = !place.empty() && !mount_of(place).empty();
   const auto answer = answer_of_child(::geteuid(), deadline, [&]() -> std::optional<std::string> {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/common/user_caches.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/layout/user_caches.h"
 
 namespace inductorfs::remote {
 struct ServerExamination;
@@ -56,7 +56,8 @@ using MountOf = std::function<std::string(const std::string& path)>;
                                                         const std::string& home, const std::string& torch_directory,
                                                         Deadline deadline);
 /// Returns where a cache is: by its variable, else where the program puts it. Empty when that is below another cache.
-[[nodiscard]] std::string place_of(const UserCache& cache, const GetVariable& variable, const std::string& home);
+[[nodiscard]] std::string place_of(const layout::UserCache& cache, const GetVariable& variable,
+                                   const std::string& home);
 /// Findings about the caches of serving engines: variables that lead into no mount or to where they may not write, and
 /// on which files of its cache root vLLM ends with an error. A file system that does not answer costs no more than the
 /// deadline.

@@ -13,13 +13,13 @@
 
 #include "cli/common/child_answer.h"
 #include "cli/common/shell_word.h"
-#include "cli/common/user_caches.h"
 #include "cli/doctor/doctor_findings.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "inductorfs/layout/user_caches.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -182,7 +182,7 @@ std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t 
                    "name a --store on a larger disk, or lower --store-limit so that other programs keep some room"};
 }
 
-std::string place_of(const UserCache& cache, const GetVariable& variable, const std::string& home) {
+std::string place_of(const layout::UserCache& cache, const GetVariable& variable, const std::string& home) {
   const std::string given = variable(cache.variable).value_or("");
   if (!given.empty()) return given.front() == '/' ? given + std::string(cache.appended) : std::string();
   constexpr std::string_view kHome = "~/";
@@ -197,7 +197,7 @@ std::string place_of(const UserCache& cache, const GetVariable& variable, const 
 std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const MountOf& mount_of, const std::string& home,
                                           const std::string& torch_directory, Deadline deadline) {
   std::vector<Diagnosis> findings;
-  for (const UserCache& one : user_caches()) {
+  for (const layout::UserCache& one : layout::user_caches()) {
     const bool is_torch = one.program == "torch";
     const std::string path = is_torch ? torch_directory : place_of(one, variable, home);
     if (path.empty() || path.front() != '/' || !mount_of(path).empty()) continue;

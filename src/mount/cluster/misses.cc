@@ -31,9 +31,8 @@ std::string raw(const Json& miss, const char* name) { return miss.value(name, st
 std::string artefact(const Json& miss, const char* name) {
   std::string path = raw(miss, name);
   const auto asked = layout::key_asked_by(path);
-  const bool is_above = asked && asked->family == layout::Family::kVllmModel &&
-                        layout::classify(path).family != layout::Family::kVllmModel;
-  return is_above ? path + "/model" : path;
+  const std::string canonical = layout::canonical_path(path);
+  return asked && asked->key.starts_with(canonical + "/") ? path + asked->key.substr(canonical.size()) : path;
 }
 
 /// What the cluster can say of misses. Confined to one request.

@@ -8,7 +8,6 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/host_error.h"
-#include "inductorfs/layout/index_name.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::vfs {
@@ -36,9 +35,7 @@ std::vector<std::string> parcels_of_member(const std::string& path) {
   std::vector<std::string> parcels;
   if (layout::classify(path).family != layout::Family::kParcelMember) return parcels;
   std::string above = parent_path(path);
-  if (std::string index = join(above, layout::kVllmIndexName); form_of(index) == layout::Form::kIndex) {
-    parcels.push_back(std::move(index));
-  }
+  if (auto index = layout::index_beside(path)) parcels.push_back(*std::move(index));
   for (; !above.empty(); above = parent_path(above)) {
     if (form_of(above) == layout::Form::kDirectory) parcels.push_back(above);
   }

@@ -5,8 +5,8 @@
 #include <string_view>
 
 /// The compile caches that programs keep for a user, each with the variable that says where: what `env` prints, and
-/// what `doctor` looks for.
-namespace inductorfs::cli {
+/// what `doctor` looks for. Everything is immutable; safe for concurrent use.
+namespace inductorfs::layout {
 
 struct UserCache {
   std::string_view program;
@@ -30,4 +30,4 @@ struct UserCache {
 
 [[nodiscard]] std::span<const UserCache> user_caches();
 
-}  // namespace inductorfs::cli
+}  // namespace inductorfs::layout

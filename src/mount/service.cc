@@ -437,7 +437,8 @@ Json Service::what_was_shared() const {
 }
 
 Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
-  std::optional<uint64_t> asked;
+  bool has_asked = false;
+  uint64_t ticket = 0;
   while (true) {
     const uint64_t lost = layers_->catalog->lost_tails();
     Result<void> done = store_watch_.answers();  // what follows may wait for the disk without a deadline
@@ -445,10 +446,10 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
     // A server may go on acknowledging when another one has taken its place.
     if (done) done = layers_->remote->confirm_server(deadline.earlier(kSyncSlice));
     // The same one may have come back with less.
-    if (done && !asked) asked = layers_->catalog->read_again();
-    if (done) done = layers_->catalog->wait_read_again(*asked, deadline.earlier(kSyncSlice));
+    if (done && !std::exchange(has_asked, true)) ticket = layers_->catalog->read_again();
+    if (done) done = layers_->catalog->wait_read_again(ticket, deadline.earlier(kSyncSlice));
     if (done && layers_->catalog->lost_tails() != lost) {
-      asked.reset();
+      has_asked = false;
       continue;
     }
     if (done) {

@@ -380,7 +380,7 @@ class SlowJobsTest : public JobsTest {
 TEST_F(SlowJobsTest, AreKnownLaterWhenNothingWasMadeBefore) {
   Program program;
   site_.load_torch(program);
-  const JobFacts job = look(program.pid(), Milliseconds{600});
+  const JobFacts job = look(program.pid(), Milliseconds{3'000});
   EXPECT_EQ(job.kind, JobFacts::Kind::kLater);
   EXPECT_NE(job.why.find("not read in time"), std::string::npos) << job.why;
   EXPECT_GE(turns_, 2) << "it says that it goes on";

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
+#include <charconv>
 
 #include "cli/commands/metrics_http.h"
 #include "cli/common/answer_text.h"
@@ -148,15 +148,14 @@ std::string label(const std::string& text) {
   return escaped;
 }
 
-std::string formatted(const char* format, double value) {
+std::string formatted(double value, std::chars_format form, int digits) {
   std::array<char, 64> text{};
-  const int size = std::snprintf(text.data(), text.size(), format, value);
-  return {text.data(), static_cast<size_t>(std::max(size, 0))};
+  return {text.data(), std::to_chars(text.begin(), text.end(), value, form, digits).ptr};
 }
 
 /// With a point or an exponent, so that a series has one name however it is read: OpenMetrics asks for it.
 std::string bound_text(uint64_t nanoseconds) {
-  std::string text = formatted("%g", static_cast<double>(nanoseconds) / kSecond);
+  std::string text = formatted(static_cast<double>(nanoseconds) / kSecond, std::chars_format::general, 6);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
@@ -177,7 +176,7 @@ std::string histogram_samples(const Json& mount, const Durations& durations) {
   }
   samples += name + "_count" + mountpoint + "} " + std::to_string(cumulative.back().get<uint64_t>()) + "\n";
   const double sum = static_cast<double>(config::number_at(part, "sum")) / kSecond;
-  return samples + name + "_sum" + mountpoint + "} " + formatted("%.9f", sum) + "\n";
+  return samples + name + "_sum" + mountpoint + "} " + formatted(sum, std::chars_format::fixed, 9) + "\n";
 }
 
 std::string histogram_family(const Json& mounts, const Durations& durations) {
@@ -204,7 +203,7 @@ std::string value_of(const Json& mount, const Figure& figure) {
   if (found->is_boolean()) return found->get<bool>() ? "1" : "0";
   if (!found->is_number_unsigned()) return {};
   if (figure.kind != Kind::kNanoseconds) return std::to_string(found->get<uint64_t>());
-  return formatted("%.6f", static_cast<double>(found->get<uint64_t>()) / kSecond);
+  return formatted(static_cast<double>(found->get<uint64_t>()) / kSecond, std::chars_format::fixed, 6);
 }
 
 /// A family of one sample for each mount that has a value.

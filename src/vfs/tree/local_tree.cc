@@ -59,6 +59,18 @@ Result<void> copy_xattrs(int from, int to) {
   return {};
 }
 
+/// What is no directory may be a special file.
+mode_t type_of(int directory, const char* name) {
+  const auto owner = file_owner_in(directory, name);
+  return owner && *owner ? (*owner)->mode & S_IFMT : S_IFREG;
+}
+
+/// Before a special file that has the one name gets the other.
+Result<void> note_specials_of(const HeldParent& from, const HeldParent& to) {
+  const bool is_one = holds_specials(from.fd()) && type_of(from.fd(), from.name()) != S_IFREG;
+  return is_one ? note_specials(to.fd()) : Result<void>{};
+}
+
 }  // namespace
 
 Attributes attributes_of(const struct stat& status) {
@@ -154,12 +166,6 @@ Result<Fd> LocalTree::open_directory(const std::string& path) const {
   return open_at(at.fd(), at.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-/// What is no directory may be a special file.
-mode_t type_of(int directory, const char* name) {
-  const auto owner = file_owner_in(directory, name);
-  return owner && *owner ? (*owner)->mode & S_IFMT : S_IFREG;
-}
-
 Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path, size_t most) {
   std::vector<Item> items;
   const Handle<DIR, ::closedir> stream(::fdopendir(directory.get()));
@@ -218,12 +224,6 @@ Result<Fd> LocalTree::open_file(const std::string& path, bool writable) const {
 Result<std::string> LocalTree::read_file(const std::string& path, uint64_t limit) const {
   INDUCTORFS_TRY_ASSIGN(const auto file, open_file(path, false));
   return inductorfs::read_file(AT_FDCWD, proc_path(file.get()), limit);
-}
-
-/// Before a special file that has the one name gets the other.
-Result<void> note_specials_of(const HeldParent& from, const HeldParent& to) {
-  const bool is_one = holds_specials(from.fd()) && type_of(from.fd(), from.name()) != S_IFREG;
-  return is_one ? note_specials(to.fd()) : Result<void>{};
 }
 
 Result<void> LocalTree::rename(const std::string& from, const std::string& to, unsigned flags) const {

@@ -245,9 +245,9 @@ void Publisher::try_later(const Item& item, const Error& error) {
   });
 }
 
-void Publisher::finish(const Item& item, const Outcome& outcome) {
-  backoff_.reset();
-  std::vector<std::string> changed;
+/// Shows here what the cluster has taken, and adds to `changed` what became visible by that. Returns whether the tail
+/// has yet to tell of some of it.
+bool Publisher::show(const Item& item, const Outcome& outcome, std::vector<std::string>& changed) {
   bool awaits = false;
   parts_.tree.write([&](EntryTree& tree) {
     const auto touched = tree.end_watch();
@@ -272,7 +272,15 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
       awaits = true;
     }
   });
-  if (awaits) parts_.count_failure(parts_.durable.with([](Durable& durable) { return durable.note_awaited(); }));
+  return awaits;
+}
+
+void Publisher::finish(const Item& item, const Outcome& outcome) {
+  backoff_.reset();
+  std::vector<std::string> changed;
+  if (show(item, outcome, changed)) {
+    parts_.count_failure(parts_.durable.with([](Durable& durable) { return durable.note_awaited(); }));
+  }
   fail_point("publish.shown");
   PublishReport report = outcome.report;
   std::optional<std::string> root;  // of what the cluster has taken and this process has queued

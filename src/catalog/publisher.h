@@ -65,6 +65,7 @@ class Publisher {
   /// Publishes one group. After an error, or an outcome with PublishState::kQueued, another attempt is made; the latter
   /// comes soon, and is nobody's failure.
   [[nodiscard]] Result<Outcome> attempt(const Item& item);
+  bool show(const Item& item, const Outcome& outcome, std::vector<std::string>& changed);
   void finish(const Item& item, const Outcome& outcome);
   void gather_start(const Publish& publish, const std::string& root);
   void try_later(const Item& item, const Error& error);

@@ -194,26 +194,7 @@ void add_unread_scopes(const StatusFacts& facts, Json& warnings) {
   }
 }
 
-Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
-  Json warnings = Json::array();
-  for (const std::string& warning : {filter_warning(), worker_filter_warning(), worker_places_warning(),
-                                     facts.settings.no_worker_user, worker_tree_warning(facts.settings)}) {
-    if (!warning.empty()) warnings.push_back(warning);
-  }
-  add_unread_scopes(facts, warnings);
-  add_refused_users(files, warnings);
-  if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
-  if (!facts.store.silence.empty()) warnings.push_back(facts.store.silence + "; the numbers are those of before");
-  for (const std::string& trouble : facts.store.troubles) warnings.push_back(trouble);
-  if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
-    warnings.push_back(why +
-                       "; no mount shows what the cluster has, and none publishes, until inductorfs freeze --lift");
-  }
-  if (const std::string why = config::text_at(facts.cluster, "orders_not_read"); !why.empty()) {
-    const bool refuses_all = why == facts.layers.writes->refusal().why;  // as a server does that wants a password now
-    warnings.push_back("this mount cannot hear inductorfs freeze and purge, because the server refuses " +
-                       (refuses_all ? "every command" : "the keys {nodes}: " + why));
-  }
+void add_supervision(const StatusFacts& facts, Json& warnings) {
   if (facts.supervision.supervisor == 0) {
     warnings.push_back("the supervisor is gone: a crash would end the mount; unmount it and mount again");
   }
@@ -227,12 +208,9 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
         "would "
         "lose open files; run `echo 2 > /proc/sys/vm/drop_caches` as root");
   }
-  if (std::string warning = damage_warning(facts); !warning.empty()) warnings.push_back(std::move(warning));
-  for (const StuckThread& stuck : facts.supervision.stuck) {
-    warnings.push_back(stuck.to_string() +
-                       (stuck.waits_for_disk ? "; look at the disks"
-                                             : "; if it stays stuck, run inductorfs upgrade to start another worker"));
-  }
+}
+
+void add_of_host(const StatusFacts& facts, const vfs::FileSystemStatus& files, Json& warnings) {
   const std::shared_ptr<const host::HostState> host = facts.layers.host->state();
   if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {
     warnings.push_back(warning);
@@ -253,6 +231,36 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
       warnings.push_back(std::string(fingerprint::to_string(facet)) + ": " + fact.problem);
     }
   }
+}
+
+Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
+  Json warnings = Json::array();
+  for (const std::string& warning : {filter_warning(), worker_filter_warning(), worker_places_warning(),
+                                     facts.settings.no_worker_user, worker_tree_warning(facts.settings)}) {
+    if (!warning.empty()) warnings.push_back(warning);
+  }
+  add_unread_scopes(facts, warnings);
+  add_refused_users(files, warnings);
+  if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
+  if (!facts.store.silence.empty()) warnings.push_back(facts.store.silence + "; the numbers are those of before");
+  for (const std::string& trouble : facts.store.troubles) warnings.push_back(trouble);
+  if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
+    warnings.push_back(why +
+                       "; no mount shows what the cluster has, and none publishes, until inductorfs freeze --lift");
+  }
+  if (const std::string why = config::text_at(facts.cluster, "orders_not_read"); !why.empty()) {
+    const bool refuses_all = why == facts.layers.writes->refusal().why;  // as a server does that wants a password now
+    warnings.push_back("this mount cannot hear inductorfs freeze and purge, because the server refuses " +
+                       (refuses_all ? "every command" : "the keys {nodes}: " + why));
+  }
+  add_supervision(facts, warnings);
+  if (std::string warning = damage_warning(facts); !warning.empty()) warnings.push_back(std::move(warning));
+  for (const StuckThread& stuck : facts.supervision.stuck) {
+    warnings.push_back(stuck.to_string() +
+                       (stuck.waits_for_disk ? "; look at the disks"
+                                             : "; if it stays stuck, run inductorfs upgrade to start another worker"));
+  }
+  add_of_host(facts, files, warnings);
   if (!facts.server.wrong.empty()) warnings.push_back("the remote cannot be used: " + facts.server.wrong);
   if (facts.server.facts) {
     for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);

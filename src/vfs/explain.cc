@@ -143,84 +143,84 @@ void Explainer::explain_place(Explanation& result) {
   const auto walked = nodes_.walk(result.path.substr(0, result.path.rfind('/')));
   const auto known =
       walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(layout::name_of(result.path));
-  if (status && *status) {
-    result.visible = true;
-    const bool is_parcel = form_of(result.path) != layout::Form::kFile;
-    const auto parcel = is_parcel ? parcel_mark_of(disk_, LocalTree::view(result.path)) : std::nullopt;
-    if (parcel && parcel->fetched && known) {
-      result.where = "store";
-      result.digest = parcel->digest.to_hex();
-      result.origin = known->entry.origin;
-      result.why = "published by " + known->entry.origin + ", and unpacked on this host";
-      return;
-    }
-    if (S_ISDIR((*status)->st_mode) && !is_parcel) {
-      result.where = "directory";
-      result.why = "made on this host";
-      return;
-    }
-    // Whatever has the name by now: the open(2) of a FIFO would wait for a writer that never comes.
-    const auto file = disk_.open_file(LocalTree::view(result.path), false);
-    const auto seal = parcel ? std::optional(parcel->digest.to_hex())
-                      : file ? disk_.seal_of(file->get()).value_or(std::nullopt)
-                             : std::nullopt;
-    const std::string kind = S_ISDIR((*status)->st_mode) ? "local directory" : "local file";
-    result.where = seal ? "sealed " + kind : kind;
-    result.digest = seal.value_or("");
-    result.origin = options_.origin;
-    const Provenance marks = layout::rule_of(layout::classify(result.path).family).shared
-                                 ? origin_.provenance_of(result.path)
-                                 : Provenance{};
-    result.made_for = marks.scopes;
-    if (marks.is_private()) {
-      result.why = "written on this host, and stays here: " + marks.why_private;
-    } else if (!marks.unjudged.empty()) {
-      result.why = "written on this host; its writer's packages are being compared with this host's";
-    } else if (seal) {
-      result.why = "written on this host, and sealed";
-    } else {
-      const bool is_shared = layout::rule_of(layout::classify(result.path).family).shared;
-      const bool is_in_no_environment = is_shared && marks_.is_in_no_environment(result.path);
-      if (is_shared && !result.scope.empty()) {
-        result.why = why_not_sealed(disk_, sealer_, in_place_, refusals_, result.path);
-      } else if (is_in_no_environment) {
-        result.why = Marks::kNoEnvironment;
-      } else if (layout::classify(result.path).family == layout::Family::kParcelMember) {
-        result.why =
-            "it has no entry of its own: it comes and goes with the directory or the index that it belongs to; "
-            "explain that one";
-      } else {
-        result.why = "written on this host, and private";
-      }
-    }
+  if (status && *status) return explain_local(result, S_ISDIR((*status)->st_mode), known);
+  if (!known) return explain_without_entry(result);
+  explain_entry(result, *known);
+}
+
+void Explainer::explain_local(Explanation& result, bool is_directory, const std::optional<catalog::KnownEntry>& known) {
+  result.visible = true;
+  const bool is_parcel = form_of(result.path) != layout::Form::kFile;
+  const auto parcel = is_parcel ? parcel_mark_of(disk_, LocalTree::view(result.path)) : std::nullopt;
+  if (parcel && parcel->fetched && known) {
+    result.where = "store";
+    result.digest = parcel->digest.to_hex();
+    result.origin = known->entry.origin;
+    result.why = "published by " + known->entry.origin + ", and unpacked on this host";
     return;
   }
-  if (!known) return explain_without_entry(result);
+  if (is_directory && !is_parcel) {
+    result.where = "directory";
+    result.why = "made on this host";
+    return;
+  }
+  // Whatever has the name by now: the open(2) of a FIFO would wait for a writer that never comes.
+  const auto file = disk_.open_file(LocalTree::view(result.path), false);
+  const auto seal = parcel ? std::optional(parcel->digest.to_hex())
+                    : file ? disk_.seal_of(file->get()).value_or(std::nullopt)
+                           : std::nullopt;
+  const std::string kind = is_directory ? "local directory" : "local file";
+  result.where = seal ? "sealed " + kind : kind;
+  result.digest = seal.value_or("");
+  result.origin = options_.origin;
+  const bool is_shared = layout::rule_of(layout::classify(result.path).family).shared;
+  const Provenance marks = is_shared ? origin_.provenance_of(result.path) : Provenance{};
+  result.made_for = marks.scopes;
+  if (marks.is_private()) {
+    result.why = "written on this host, and stays here: " + marks.why_private;
+  } else if (!marks.unjudged.empty()) {
+    result.why = "written on this host; its writer's packages are being compared with this host's";
+  } else if (seal) {
+    result.why = "written on this host, and sealed";
+  } else if (is_shared && !result.scope.empty()) {
+    result.why = why_not_sealed(disk_, sealer_, in_place_, refusals_, result.path);
+  } else if (is_shared && marks_.is_in_no_environment(result.path)) {
+    result.why = Marks::kNoEnvironment;
+  } else if (layout::classify(result.path).family == layout::Family::kParcelMember) {
+    result.why =
+        "it has no entry of its own: it comes and goes with the directory or the index that it belongs to; "
+        "explain that one";
+  } else {
+    result.why = "written on this host, and private";
+  }
+}
+
+void Explainer::explain_entry(Explanation& result, const catalog::KnownEntry& known) {
   // On a host with unequal devices it is the entry that says for which of them it is.
   if (result.scope.empty()) {
-    result.scope = known->scope;
+    result.scope = known.scope;
     result.why_private.clear();
   }
-  result.digest = known->entry.digest.to_hex();
-  result.origin = known->entry.origin;
-  result.where = store_.find(known->entry.digest) ? "store" : "cluster";
+  result.digest = known.entry.digest.to_hex();
+  result.origin = known.entry.origin;
+  result.where = store_.find(known.entry.digest) ? "store" : "cluster";
   if (const std::string above = missing_above(result.path); !above.empty()) {
     result.visible = false;
-    result.why = "published by " + known->entry.origin + ", and not found here, because there is no directory " +
+    result.why = "published by " + known.entry.origin + ", and not found here, because there is no directory " +
                  shown_path(above) + "; it " +
                  (is_any_device(above) ? "is " + std::string(kAnyDeviceName)
                                        : "shows the cluster's names when a job makes it or uses it as its cache");
     return;
   }
-  const std::string refusal = parcels_.why_not_unpacked(result.path, known->entry.digest);
+  const std::string refusal = parcels_.why_not_unpacked(result.path, known.entry.digest);
   result.visible = refusal.empty();
   if (!result.visible) {
-    result.why = "published by " + known->entry.origin +
-                 ", and not unpacked on this host when it was last asked for: " + refusal;
+    result.why =
+        "published by " + known.entry.origin + ", and not unpacked on this host when it was last asked for: " + refusal;
     return;
   }
-  result.why = result.where == "store" ? "published by " + known->entry.origin + ", and its bytes are on this host"
-                                       : "published by " + known->entry.origin + "; fetched and verified at first use";
+  result.why = result.where == "store" ? "published by " + known.entry.origin + ", and its bytes are on this host"
+                                       : "published by " + known.entry.origin + "; fetched and verified at first use";
 }
 
 }  // namespace inductorfs::vfs

@@ -23,6 +23,8 @@ class Explainer : Context {
 
  private:
   void explain_place(Explanation& result);
+  void explain_local(Explanation& result, bool is_directory, const std::optional<catalog::KnownEntry>& known);
+  void explain_entry(Explanation& result, const catalog::KnownEntry& known);
   void explain_without_entry(Explanation& result) const;
   [[nodiscard]] bool shows_directory(const std::string& path) const;
   [[nodiscard]] std::string missing_above(const std::string& path) const;

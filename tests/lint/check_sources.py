@@ -35,6 +35,10 @@ CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\
 TYPE = re.compile(r"^(?:struct|class|enum class|using)\s+(?:\[\[nodiscard\]\]\s*)?(\w+)(?=[^;]*\{|\s*$|\s+final\b|\s*=)")
 
 
+FUNCTION_LINES = 60
+NO_FUNCTION = re.compile(r"(namespace|class|struct|union|enum|extern|using|constexpr .*=|const .*=|#)\b")
+
+
 def kind_of(relative):
     if relative.parts[0] == "include":
         return "contract header"
@@ -86,6 +90,16 @@ def check_text(relative, lines):
             yield f"{name}:{number}: the user of a process that is not who mounted; use own_uid() of base/own_user.h"
 
 
+def check_functions(relative, lines):
+    """clang-format puts the first line of a function of a namespace, and its end, into the first column."""
+    start = 0
+    for number, line in enumerate(lines, 1):
+        if line == "}" and start and number - start >= FUNCTION_LINES:
+            yield f"{relative}:{start}: a function of {number - start + 1} lines, more than {FUNCTION_LINES}: name its parts"
+        if line[:1].isalpha():
+            start = 0 if NO_FUNCTION.match(line) else number
+
+
 def check_names(sources):
     """A name stands for one type in all headers. sources: (relative path, lines)"""
     homes = {}
@@ -113,6 +127,8 @@ def check(root):
     offences, remarks = list(check_names(sources)), []
     for relative, lines in sources:
         offences += check_text(relative, lines)
+        if relative.parts[0] == "src":
+            offences += check_functions(relative, lines)
         if relative.parts[0] == "include":
             offences += check_classes(relative, lines)
         aim, limit = LENGTHS[kind_of(relative)]

@@ -111,6 +111,7 @@ def test_layers_refuses_a_circle_in_the_table():
     ("tests/a/test_a.py", LICENCE + 'pytest.skip("no torch")', SKIP),
     ("tests/a/test_a.py", LICENCE + '@pytest.mark.skipif(True)', SKIP),
     ("src/a/a.cc", GOOD + "\n" * 700, "702 lines; a source has at most 700: split it by responsibility"),
+    ("src/a/a.cc", GOOD + "int f() {\n" + "  g();\n" * 59 + "}", "a function of 61 lines, more than 60: name its parts"),
     ("include/inductorfs/a/a.h", GOOD + "\n" * 300, "302 lines; a contract header has at most 300: split it by responsibility"),
     ("include/inductorfs/a/a.h", GOOD + "/// A thing.\nclass Thing {", "class Thing does not say how threads may use it"),
 ])
@@ -123,6 +124,8 @@ def test_sources_finds(tmp_path, name, text, offence):
     ("include/inductorfs/base/guarded.h", GOOD + "std::mutex m;"),
     ("include/inductorfs/a/a.h", GOOD + "/// A thing. Safe for concurrent use.\nclass Thing {"),
     ("include/inductorfs/a/a.h", GOOD + "class Thing;"),
+    ("src/a/a.cc", GOOD + "int f() {\n" + "  g();\n" * 58 + "}"),
+    ("src/a/a.cc", GOOD + "int f() {\n}\n\nnamespace {\n" + "\n" * 60 + "}"),
     ("src/vfs/tree/file_owner.cc", GOOD + "return status.st_uid == ::geteuid();"),
     ("src/places/a.cc", GOOD + "if (::geteuid() == 0) return;"),
     ("tests/a/a.cc", GOOD + "clock.sleep(1);"),

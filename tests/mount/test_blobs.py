@@ -12,7 +12,11 @@ NAMES = {"kernel": "cache/" + "a" * 64, "graph": "fxgraph/ab/f" + "ab" * 25 + "a
 @pytest.fixture(name="node", params=["learned", "all"])
 def one_node(request, cluster):
     cluster.directory.chmod(0o755)
-    made = cluster.node("a", options=("--writers", request.param, *mounts.QUICK))
+    options = ["--writers", request.param, *mounts.QUICK]
+    if request.param == "all":  # what each process writes is of the mount's own environment
+        environments.bare(cluster.directory / "bare")
+        options += ["--python", cluster.directory / "bare/bin/python"]
+    made = cluster.node("a", options=options)
     for root in ("one", "two"):
         (made.cache / root).mkdir()
     return made

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts, certificates, places
+from inductorfs_testing import artefacts, certificates, environments, places
 from inductorfs_testing.processes import run
 from inductorfs_testing.users import as_user
 from prometheus_client.parser import text_string_to_metric_families as text_format
@@ -153,7 +153,9 @@ def figures(families):
 
 def test_metrics_are_what_prometheus_reads(cluster, tmp_path):
     """As its own library parses it."""
-    a, b = cluster.node("a", options=("--writers", "all")), cluster.node("b", options=("--writers", "all"))
+    environments.bare(cluster.directory / "bare")
+    options = ("--writers", "all", "--python", cluster.directory / "bare/bin/python")
+    a, b = cluster.node("a", options=options), cluster.node("b", options=options)
     name = artefacts.write_graph(a.cache, "key", "value").relative_to(a.cache)
     a.sync()
     b.catch_up(a)

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts
+from inductorfs_testing import artefacts, environments
 from inductorfs_testing.compare import is_mounted
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.places import program
@@ -180,9 +180,10 @@ def test_a_control_socket_that_somebody_removed_is_there_again(cluster):
 def test_users_share_as_before(cluster):
     """The names of an ordinary user come from a worker that is neither he nor root."""
     first, second = cluster.node("a", start=False), cluster.node("b", start=False)
+    environments.bare(cluster.directory / "bare")
     for node in (first, second):
         node.cache.chmod(0o1777)
-        node.start("--trust", "all")
+        node.start("--trust", "all", "--python", cluster.directory / "bare/bin/python")
     assert user_of(first.worker()) == user_of(second.worker()) != 0
 
     as_user(SOMEBODY, 0o022, artefacts.write_atomic, first.cache, NAME, b"mine")

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts
+from inductorfs_testing import artefacts, environments
 from inductorfs_testing.compare import is_mounted
 from inductorfs_testing.mounts import stopped
 from inductorfs_testing.processes import SANITIZER, run, wait_until
@@ -122,10 +122,16 @@ class Liar:
             self.say(link, self.chance.choice((struct.pack("II", MAGIC, self.chance.choice(chosen)), self.chance.randbytes(self.chance.randrange(12)))))
 
 
+def python_of(cluster):
+    """An interpreter that is known, whatever this host's own has."""
+    return "--python", cluster.directory / "bare/bin/python"
+
+
 @pytest.fixture()
 def liar(cluster):
     cluster.directory.chmod(0o755)
-    node = cluster.node("a", environment={"INDUCTORFS_END_ON_REFUSED_CALL": ""})
+    environments.bare(cluster.directory / "bare")
+    node = cluster.node("a", environment={"INDUCTORFS_END_ON_REFUSED_CALL": ""}, options=python_of(cluster))
     (node.cache / "before").write_text("before")
     with tempfile.TemporaryDirectory(dir=cluster.directory) as directory:
         yield Liar(node, Path(directory), random.Random(SEED))
@@ -148,7 +154,7 @@ def nothing_of_root_changes(liar, other):
 
 @pytest.fixture()
 def other(cluster):
-    node = cluster.node("b")
+    node = cluster.node("b", options=python_of(cluster))
     (node.cache / "others").write_text("others")
     return node
 

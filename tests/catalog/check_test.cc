@@ -45,6 +45,17 @@ class CatalogCheck : public ::testing::Test {
     if (!database) throw std::runtime_error(database.error().to_string());
     return std::move(*database);
   }
+  void add_many() {
+    std::vector<codec::Entry> many;
+    for (int i = 0; i < 9'000; ++i) many.push_back(entry("m/" + std::to_string(10'000 + i)));
+    ASSERT_TRUE(open().apply("aa", many, {}, nullptr));
+  }
+  /// Of many entries: they are all but the first pages of the file.
+  void damage_a_page_of_entries() {
+    std::fstream stream(file_, std::ios::binary | std::ios::in | std::ios::out);
+    stream.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file_) / 4096 / 2 * 4096));
+    stream << std::string(4096, '\x5a');
+  }
   void sql(const std::string& statement) {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(file_.c_str(), &raw), SQLITE_OK);
@@ -142,12 +153,7 @@ TEST_F(CatalogCheck, AnEntryOfAnotherPathIsFoundByItsCheck) {
 }
 
 TEST_F(CatalogCheck, FindsBadEntriesBeyondTheFirstPage) {
-  {
-    Database database = open();
-    std::vector<codec::Entry> many;
-    for (int i = 0; i < 9'000; ++i) many.push_back(entry("m/" + std::to_string(10'000 + i)));
-    ASSERT_TRUE(database.apply("aa", many, {}, nullptr));
-  }
+  add_many();
   sql("UPDATE entries SET value=x'' WHERE CAST(path AS TEXT) IN ('m/10000', 'm/14093', 'm/18999')");
   EXPECT_EQ(found().size(), 3U);
   Findings findings;
@@ -204,17 +210,8 @@ TEST_F(CatalogCheck, WhatIsNoDatabaseIsSetAsideWhole) {
 }
 
 TEST_F(CatalogCheck, ADamagedPageCostsTheEntriesAndNotTheQueue) {
-  {
-    Database database = open();
-    std::vector<codec::Entry> many;
-    for (int i = 0; i < 9'000; ++i) many.push_back(entry("m/" + std::to_string(10'000 + i)));
-    ASSERT_TRUE(database.apply("aa", many, {}, nullptr));
-  }
-  // Nine thousand entries are all but the first pages of the file.
-  std::fstream stream(file_, std::ios::binary | std::ios::in | std::ios::out);
-  stream.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file_) / 4096 / 2 * 4096));
-  stream << std::string(4096, '\x5a');
-  stream.close();
+  add_many();
+  damage_a_page_of_entries();
   ASSERT_FALSE(found().empty());
   Findings findings;
   const CheckedCatalog catalog = checked(true, findings);
@@ -240,16 +237,8 @@ TEST_F(CatalogCheck, OneThatWasFoundDamagedInUseIsReadWholeAndKeptIfItIsSound) {
   EXPECT_TRUE(found().empty());
   EXPECT_EQ(queued(), (std::vector<std::string>{"q/first", "q/second"}));
 
-  {
-    Database database = open();
-    std::vector<codec::Entry> many;
-    for (int i = 0; i < 9'000; ++i) many.push_back(entry("m/" + std::to_string(10'000 + i)));
-    ASSERT_TRUE(database.apply("aa", many, {}, nullptr));
-  }
-  std::fstream stream(file_, std::ios::binary | std::ios::in | std::ios::out);
-  stream.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file_) / 4096 / 2 * 4096));
-  stream << std::string(4096, '\x5a');
-  stream.close();
+  add_many();
+  damage_a_page_of_entries();
   ASSERT_TRUE(Database::note_damaged(file_));
   const auto looked = found();
   ASSERT_EQ(looked.size(), 1U);

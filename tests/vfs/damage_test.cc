@@ -138,7 +138,7 @@ TEST_F(Damage, WhatCameFromTheClusterComesAgain) {
   b.store->discard(codec::digest_of(bytes));
 
   EXPECT_TRUE(eventually([&] { return b.read(path).value_or("absent") == bytes; }));
-  EXPECT_TRUE(b.kernel.told_name(path.substr(path.rfind('/') + 1)));
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(path.rfind('/') + 1)); }));
 }
 
 TEST_F(Damage, ATritonSetGoesAsAWhole) {

@@ -197,6 +197,28 @@ def check_error_codes(root):
             yield f"docs/semantics: no row `{code}`, `{name}`, {errnos.get(code)}"
 
 
+STATUS_PAGES = {"docs/operations/commands.md": (r"^## Exit status$(.*?)(?=^## |\Z)", r"^\| (\d+) \|"),
+                "docs/man/inductorfs.1": (r"^\.Sh EXIT STATUS$(.*?)(?=^\.Sh |\Z)", r"^\.It (\d+)$")}
+
+
+def check_statuses(root):
+    """The statuses of a command are those of the program's header, wherever a document says one; no command returns a number."""
+    known = set(re.findall(r"^inline constexpr int kExit\w+ = (\d+);", (root / "include/inductorfs/cli/run.h").read_text(), re.MULTILINE))
+    for name, (section, row) in STATUS_PAGES.items():
+        text = re.search(section, (root / name).read_text(), re.MULTILINE | re.DOTALL)
+        said = set(re.findall(row, text[1], re.MULTILINE)) if text else set()
+        yield from (f"{name}: no row of exit status {status}" for status in sorted(known - said))
+        yield from (f"{name}: no command has exit status {status}" for status in sorted(said - known))
+    for path in documents(root):
+        for status in re.findall(r"exit status(?: is)? (\d+)", path.read_text()):
+            if status not in known:
+                yield f"{path.relative_to(root)}: no command has exit status {status}"
+    for path in sorted((root / "src/cli").rglob("*_command.cc")):
+        for match in re.finditer(r"int run\([^;{]*\{.*?^  \}", path.read_text(), re.MULTILINE | re.DOTALL):
+            if re.search(r"\breturn \d+;", match[0]):
+                yield f"{path.relative_to(root)}: run() returns a number, not a kExit constant"
+
+
 def check_families(root):
     sources = [root / "src/layout/rules.cc", *sorted((root / "src/layout/engines").glob("*.cc"))]
     rules = {name for source in sources for name in re.findall(r'\.name = "(\w+)"', source.read_text())}
@@ -236,6 +258,7 @@ def check(root):
     yield from check_threads(root)
     yield from check_locks(root, code)
     yield from check_error_codes(root)
+    yield from check_statuses(root)
     yield from check_families(root)
     yield from check_decisions(root)
     yield from check_pages(root)

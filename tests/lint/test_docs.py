@@ -12,14 +12,17 @@ import check_docs  # noqa: E402
 
 PROJECT = {
     "README.md": "# A\n[b](docs/semantics/errors.md#errors-of-it) `seal.done` `fuse.resent` `seal.refused` `supervisor.ended` `cuda.h` `src/layout/rules.cc` `kLimit` [out](https://example.org)\n",
-    "docs/README.md": "# Map\n[a](semantics/errors.md) [b](semantics/more.md#more) [c](operations/options.md) [d](operations/events.md)\n"
+    "docs/README.md": "# Map\n[a](semantics/errors.md) [b](semantics/more.md#more) [c](operations/options.md) [d](operations/events.md) [h](operations/commands.md)\n"
                       "[e](families.md) [f](formats.md) [i](formats/bytes.md) [g](architecture.md) [h](decisions/)\n",
     "docs/semantics/errors.md": "# Errors\n\nFor jobs.\n\n## Errors of it\n| `kNotFound` | `not_found` | ENOENT | |\n",
     "docs/semantics/more.md": "# More\n\nFor jobs.\n\n| `kCorrupt` | `corrupt` | EIO | |\n\n| limit | value | constant |\n|---|---|---|\n"
                               "| c | 3 | `Sealer::kTurns` |\n",
     "docs/families.md": "| fxgraph | `p` |\n\n## Other\n",
     "docs/decisions/0001-a.md": "# 0001: A\n" + "\n".join(check_docs.PARTS) + " `Tree.Grows`\n",
-    "docs/man/inductorfs.1": ".It Fl -store Ar DIR\n.It Fl -other | Fl -no-other\n.It Fl -json\n.It Fl -most Ar N\nDefault: 8.\n",
+    "docs/man/inductorfs.1": ".It Fl -store Ar DIR\n.It Fl -other | Fl -no-other\n.It Fl -json\n.It Fl -most Ar N\nDefault: 8.\n"
+                             ".Sh EXIT STATUS\n.It 0\n.It 3\n.Sh SEE ALSO\n",
+    "include/inductorfs/cli/run.h": "inline constexpr int kExitDone = 0;\ninline constexpr int kExitKept = 3;  ///< a part\n",
+    "docs/operations/commands.md": "# Commands\n\nFor scripts.\n\n## Exit status\n| 0 | x |\n| 3 | x |\n\n## Other\n| 9 | x |\n",
     "docs/man/inductorfs.conf.5": ".It store Ta string\n.It other Ta true\n.It most Ta n\n.Bd\nmost = 9\n",
     "src/config/settings.cc": 'Option{"store", Kind::kText, "DIR"},\nOption{"other", Kind::kToggle, ""},\nOption{"most", Kind::kText, "N", "8",\n'
                               'constexpr uint64_t kMostThings = 2ULL << 10;\n',
@@ -32,7 +35,7 @@ PROJECT = {
                        "| b | 2 KiB; 3 | `kMostThings`, `src/config/settings.cc`; `Sealer::kTurns` |\n",
     "docs/formats/bytes.md": "# Bytes\n\nFor readers.\n",
     "tests/lint/layers.txt": "base:\nvfs: base\n# a comment\n",
-    "src/cli/status_command.cc": 'command.add_flag("--json", x)',
+    "src/cli/status_command.cc": 'command.add_flag("--json", x)\n  [[nodiscard]] int run(const E&) override {\n    return kExitKept;\n  }\n',
     "src/fuse/errno_map.cc": "case ErrorCode::kNotFound:\n  return ENOENT;\ncase ErrorCode::kCorrupt:\n  return EIO;\n",
     "docs/architecture.md": "## Layers\n| `base` | x | |\n| `vfs` | x | base |\n\n## Threads\n| name | does |\n|---|---|\n"
                             "| `seal` | x |\n\n## Lock order\n`Sealer::state_`\n\n## Other\n| `none` | x |\n",
@@ -75,6 +78,10 @@ def test_a_project_in_order_has_no_offence(project):
     ("docs/semantics/errors.md", "ENOENT", "EIO", "no row `kNotFound`, `not_found`, ENOENT"),
     ("docs/semantics/more.md", "`corrupt`", "`bad`", "no row `kCorrupt`, `corrupt`, EIO"),
     ("docs/semantics/more.md", "| 3 |", "| 4 |", "Sealer::kTurns is 3, not 4"),
+    ("docs/operations/commands.md", "| 3 | x |\n", "", "no row of exit status 3"),
+    ("docs/man/inductorfs.1", ".It 3\n", ".It 3\n.It 4\n", "no command has exit status 4"),
+    ("docs/semantics/errors.md", "For jobs.", "For jobs. The exit status is 5.", "no command has exit status 5"),
+    ("src/cli/status_command.cc", "return kExitKept", "return 3", "run() returns a number, not a kExit constant"),
     ("docs/families.md", "fxgraph", "other", "src/layout has no family other"),
     ("src/layout/rules.cc", '{.name', '{.name = "new"}, {.name', "the family new is missing"),
     ("docs/decisions/0001-a.md", "Tree.Grows", "Tree.Shrinks", "there is no test Tree.Shrinks"),

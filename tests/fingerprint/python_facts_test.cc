@@ -150,8 +150,12 @@ TEST_F(PythonEnvironment, IsUnknownWhereItsProgramIsNone) {
   fs::remove(venv_ + "/bin/python");
   EXPECT_NE(learn().error().what().find("no such program"), std::string::npos);
   write_script(venv_ + "/bin/python", "exec " + std::string(kPython));
-  EXPECT_NE(python_fact(learn()).problem.find("or a script; name a Python interpreter with --python"),
-            std::string::npos);
+  const std::string why = python_fact(learn()).problem;
+  EXPECT_NE(why.find("or a script; name a Python interpreter with --python"), std::string::npos) << why;
+  KeyMemory nothing("");
+  EXPECT_EQ(torch_fact(InRoot::host(), learn(), nothing).problem, why)
+      << "whoever asks for torch needs the remedy, too";
+  EXPECT_EQ(triton_fact(InRoot::host(), learn(), nothing).problem, why);
   fs::remove(venv_ + "/bin/python");
   fs::create_symlink("/bin/ls", venv_ + "/bin/python");
   EXPECT_NE(learn().error().what().find("no Python interpreter"), std::string::npos);

@@ -8,8 +8,6 @@
 namespace inductorfs::fingerprint {
 namespace {
 
-constexpr const char* kNoPython = "it is not known where the packages of the interpreter are";
-
 std::string or_none(const std::string& text) { return text.empty() ? std::string(kNone) : text; }
 
 /// Whether libtorch is built with the string and list classes of C++11, as torch.compiled_with_cxx11_abi() says. No
@@ -90,7 +88,7 @@ Fact absent_fact(const PythonFacts& python, const std::string& package, std::str
 }  // namespace
 
 Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
-  if (!python) return unknown_fact(kNoPython);
+  if (!python) return python_fact(python);  // with its reason and remedy
   if (python->torch.empty()) return absent_fact(*python, "torch", std::string(kNone));
   // One look at each file of torch instead of one for each thing that is read of it: each process waits for that.
   std::string name = "torch fact " + python->torch;
@@ -107,7 +105,7 @@ Fact torch_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory
 }
 
 Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemory& memory) {
-  if (!python) return unknown_fact(kNoPython);
+  if (!python) return python_fact(python);  // with its reason and remedy
   const std::string& triton = python->triton;
   if (triton.empty()) return absent_fact(*python, "triton", std::string(kNone));
   const auto version = assigned_in_file(root, triton + "/__init__.py", "__version__");
@@ -120,7 +118,7 @@ Fact triton_fact(const InRoot& root, const Result<PythonFacts>& python, KeyMemor
 }
 
 Fact cuda_of_torch(const Result<PythonFacts>& python) {
-  if (!python) return unknown_fact(kNoPython);
+  if (!python) return python_fact(python);  // with its reason and remedy
   if (python->torch.empty()) return absent_fact(*python, "torch", canonical({{"torch", or_none("")}}));
   const std::string file = python->torch + "/version.py";
   const InRoot root = InRoot::host();

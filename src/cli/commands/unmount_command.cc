@@ -47,9 +47,9 @@ void await_death(const std::string& socket, Milliseconds patience = kDeathPatien
   }
 }
 
-/// What the socket says while the command waits for the end.
+/// What the socket says while the command waits for the end. On a busy host a worker that lives says it late, too.
 Result<std::string> ask_meanwhile(const Located& mount) {
-  constexpr Milliseconds kPatience{500};
+  constexpr Milliseconds kPatience{2000};
   return control::ask(mount.socket, control::where_request(), Deadline::after(kPatience));
 }
 

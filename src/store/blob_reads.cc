@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/number.h"
 #include "local_store.h"
 
 namespace inductorfs::store {
@@ -13,6 +14,7 @@ namespace {
 /// The order of use survives a restart to this precision; more would be a write for each read.
 constexpr WallNanoseconds kSaveUseAfter = 3600LL * 1'000'000'000;
 constexpr int64_t kNanoseconds = 1'000'000'000;
+constexpr uint64_t kNoteLimit = 64;
 
 }  // namespace
 
@@ -25,7 +27,7 @@ std::optional<BlobInfo> LocalStore::find(const codec::Digest& digest) {
 std::optional<LocalStore::Located> LocalStore::locate(const codec::Digest& digest) {
   const WallNanoseconds now = clock_.wall_now();
   bool save = false;
-  auto located = index_.with([&](Index& index) -> std::optional<Located> {
+  auto located = holdings_.index.with([&](Index& index) -> std::optional<Located> {
     IndexedBlob* blob = index.find(digest);
     if (blob == nullptr) return std::nullopt;
     index.touch(*blob);
@@ -51,13 +53,13 @@ void LocalStore::save_use(const codec::Digest& digest, WallNanoseconds now) cons
   times[0].tv_nsec = now % kNanoseconds;
   times[1].tv_nsec = UTIME_OMIT;
   // Lost: after a restart the blob looks older than it is.
-  (void)::utimensat(folder(), blob_path(digest).c_str(), times, 0);
+  (void)::utimensat(holdings_.folder(), blob_path(digest).c_str(), times, 0);
 }
 
 bool LocalStore::is_untouched(const codec::Digest& digest, const Located& blob) const {
   if (blob.packed) return true;  // nobody else has a name of that file
   struct stat file {};
-  if (::fstatat(folder(), blob_path(digest).c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
+  if (::fstatat(holdings_.folder(), blob_path(digest).c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
   return static_cast<uint64_t>(file.st_size) == blob.size && nanoseconds_of(file.st_mtim) == blob.modified;
 }
 
@@ -71,8 +73,8 @@ bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
   const bool sound = actual && *actual == digest;
   const bool is_damaged = file && !sound && (actual || actual.error().code() == ErrorCode::kCorrupt);
   if (is_damaged) tell_damage(digest, blob, *file);  // what cannot be read may be sound
-  Retired retired;
-  const bool kept = index_.with([&](Index& index) {
+  Holdings::Retired retired;
+  const bool kept = holdings_.index.with([&](Index& index) {
     IndexedBlob* now = index.find(digest);
     if (now == nullptr) return false;
     // Another thread verified it, or put good bytes in its place.
@@ -83,11 +85,11 @@ bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
       return true;
     }
     if (index.closed) return false;
-    retired = retire(index, digest);
+    retired = holdings_.retire(index, digest);
     corrupt_.add();
     return false;
   });
-  free_retired(std::move(retired));
+  holdings_.free_retired(std::move(retired));
   if (kept || sound) return kept;
   log::write_limited(log::Level::kError, "store.changed", {{"digest", digest.to_hex()}});
   return false;
@@ -95,7 +97,7 @@ bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
 
 Result<BlobFile> LocalStore::open_located(const codec::Digest& digest, const Located& blob) const {
   if (blob.packed) return blob.packed->open();
-  INDUCTORFS_TRY_ASSIGN(auto fd, open_at(folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW));
+  INDUCTORFS_TRY_ASSIGN(auto fd, open_at(holdings_.folder(), blob_path(digest), O_RDONLY | O_NOFOLLOW));
   return BlobFile(std::move(fd), 0, blob.size);
 }
 
@@ -110,16 +112,67 @@ Result<BlobFile> LocalStore::open_blob(const codec::Digest& digest) {
 /// Usually it has been evicted just now and is not in the index either. If it is, somebody else has been at our files,
 /// and the index must not go on promising it.
 void LocalStore::drop_if_gone(const codec::Digest& digest) {
-  Retired retired;
-  index_.with([&](Index& index) {
+  Holdings::Retired retired;
+  holdings_.index.with([&](Index& index) {
     const IndexedBlob* blob = index.find(digest);
     if (blob == nullptr || index.closed) return;
     const auto file = open_located(digest, {blob->size, blob->packed});
     if (file || file.error().code() != ErrorCode::kNotFound) return;
-    retired = retire(index, digest);
+    retired = holdings_.retire(index, digest);
     corrupt_.add();
   });
-  free_retired(std::move(retired));
+  holdings_.free_retired(std::move(retired));
+}
+
+// --- bytes that are not those that were written ---
+
+void LocalStore::read_damage() {
+  const std::string text = read_file(holdings_.folder(), kDamageFile, kNoteLimit).value_or("");
+  const size_t space = text.find(' ');
+  if (space == std::string::npos) return;
+  damage_.with([&](Damage& damage) {
+    damage = {leading_number<uint64_t>(text), leading_number<int64_t>(std::string_view(text).substr(space + 1))};
+  });
+}
+
+void LocalStore::note_damage() {
+  damage_.with([&](Damage& damage) {
+    damage = {damage.times + 1, clock_.wall_now() / kNanoseconds};
+    const std::string text = std::to_string(damage.times) + " " + std::to_string(damage.last) + "\n";
+    (void)write_file_atomically(holdings_.folder(), kDamageFile, text);  // without it the next process does not know
+  });
+}
+
+void LocalStore::set_damage_listener(DamageListener listener) {
+  auto shared = std::make_shared<const DamageListener>(std::move(listener));
+  listener_.with([&](std::shared_ptr<const DamageListener>& current) { current = std::move(shared); });
+}
+
+/// Before the blob goes, so that whoever is killed in between leaves the blob, or the listener's mark on its inode.
+void LocalStore::tell_damage(const codec::Digest& digest, const Located& blob, const BlobFile& file) {
+  if (!blob.suspect) note_damage();  // a crash of the host loses bytes of sound disks
+  const auto listener = listener_.with([](const std::shared_ptr<const DamageListener>& current) { return current; });
+  if (listener && *listener) (*listener)(digest, blob.packed ? -1 : file.file());
+}
+
+void LocalStore::discard(const codec::Digest& digest) {
+  const auto blob = holdings_.index.with([&](Index& index) -> std::optional<Located> {
+    const IndexedBlob* known = index.closed ? nullptr : index.find(digest);
+    return known == nullptr ? std::nullopt
+                            : std::optional(Located{known->size, known->packed, known->modified, known->suspect});
+  });
+  if (!blob) return;
+  corrupt_.add();
+  if (const auto file = open_located(digest, *blob)) tell_damage(digest, *blob, *file);
+  drop(digest);
+}
+
+void LocalStore::drop(const codec::Digest& digest) {
+  Holdings::Retired retired;
+  holdings_.index.with([&](Index& index) {
+    if (!index.closed && index.find(digest) != nullptr) retired = holdings_.retire(index, digest);
+  });
+  holdings_.free_retired(std::move(retired));
 }
 
 }  // namespace inductorfs::store

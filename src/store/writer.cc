@@ -25,10 +25,10 @@ class LocalWriter final : public BlobWriter {
   LocalWriter& operator=(const LocalWriter&) = delete;
 
   Result<void> start() {
-    temporary_ = store_.next_temporary();
-    auto fd = open_at(store_.folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
-    if (!fd && fd.error().code() == ErrorCode::kNoSpace && store_.free_space(kRoomStep) > 0) {
-      fd = open_at(store_.folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
+    temporary_ = store_.holdings().next_temporary();
+    auto fd = open_at(store_.holdings().folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
+    if (!fd && fd.error().code() == ErrorCode::kNoSpace && store_.room().free_space(kRoomStep) > 0) {
+      fd = open_at(store_.holdings().folder(), temporary_, O_WRONLY | O_CREAT | O_EXCL, kBlobMode);
     }
     INDUCTORFS_TRY(fd);
     fail_point("store.created");
@@ -68,8 +68,8 @@ class LocalWriter final : public BlobWriter {
   Result<void> reserve(uint64_t exact) {
     // The step is a convenience: near the limit exactly what is needed must do.
     const uint64_t step = std::max(exact, kRoomStep);
-    const bool generous = store_.try_make_room(step, false).has_value();
-    if (!generous) INDUCTORFS_TRY(store_.make_room(exact));
+    const bool generous = store_.room().try_make(step, false).has_value();
+    if (!generous) INDUCTORFS_TRY(store_.room().make(exact));
     reserved_ += generous ? step : exact;
     return {};
   }
@@ -79,10 +79,10 @@ class LocalWriter final : public BlobWriter {
     if (end > reserved_) INDUCTORFS_TRY(reserve(end - reserved_));
     auto put = pwrite_full(fd_.get(), bytes, written_);
     while (!put && put.error().code() == ErrorCode::kNoSpace &&
-           store_.free_space(std::max(bytes.size(), kRoomStep)) > 0) {
+           store_.room().free_space(std::max(bytes.size(), kRoomStep)) > 0) {
       put = pwrite_full(fd_.get(), bytes, written_);
     }
-    if (!put && put.error().code() == ErrorCode::kNoSpace) return fail(store_.disk_full(put.error()));
+    if (!put && put.error().code() == ErrorCode::kNoSpace) return fail(store_.room().disk_full(put.error()));
     INDUCTORFS_TRY(put);
     fail_point("store.written");
     if (verifies_) hasher_.update(bytes);
@@ -92,9 +92,9 @@ class LocalWriter final : public BlobWriter {
 
   void abandon() {
     fd_.reset();
-    store_.release_room(std::exchange(reserved_, 0));
+    store_.room().release(std::exchange(reserved_, 0));
     // What cannot be unlinked now goes with the next open of the store.
-    if (!temporary_.empty()) (void)::unlinkat(store_.folder(), temporary_.c_str(), 0);
+    if (!temporary_.empty()) (void)::unlinkat(store_.holdings().folder(), temporary_.c_str(), 0);
     temporary_.clear();
   }
 
@@ -108,7 +108,7 @@ class LocalWriter final : public BlobWriter {
 };
 
 Result<std::unique_ptr<BlobWriter>> make_file_writer(LocalStore& store, uint64_t size_hint, Verifier verifier) {
-  INDUCTORFS_TRY(store.make_room(size_hint));
+  INDUCTORFS_TRY(store.room().make(size_hint));
   auto writer = std::make_unique<LocalWriter>(store, size_hint, verifier);
   INDUCTORFS_TRY(writer->start());
   return writer;
@@ -169,7 +169,7 @@ class PackWriter final : public BlobWriter {
     return file_->append(std::exchange(bytes_, {}));
   }
 
-  void give_back() { store_.release_room(std::exchange(reserved_, 0)); }
+  void give_back() { store_.room().release(std::exchange(reserved_, 0)); }
 
   LocalStore& store_;
   uint64_t reserved_;
@@ -183,7 +183,7 @@ class PackWriter final : public BlobWriter {
 
 Result<std::unique_ptr<BlobWriter>> make_writer(LocalStore& store, uint64_t size_hint, Verifier verifier) {
   if (!store.is_packed_size(size_hint)) return make_file_writer(store, size_hint, verifier);
-  INDUCTORFS_TRY(store.make_room(size_hint));
+  INDUCTORFS_TRY(store.room().make(size_hint));
   return std::make_unique<PackWriter>(store, size_hint, verifier);
 }
 

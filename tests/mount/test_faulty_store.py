@@ -47,7 +47,7 @@ class Trial:
         assert not refused
         self.others = self.others.shared()
         b.sync()
-        wait_until(lambda: not self.found(self.others)["absent"], 20, "what the other node made")
+        wait_until(lambda: not self.found(self.others)["absent"], 60, "what the other node made")
         self.begin("takeover")
         a.next_worker(a.kill_worker(), seconds=30)
         self.look("look after the takeover")
@@ -88,7 +88,7 @@ class Trial:
         done = self.a.cli("unmount", self.a.cache, seconds=30)
         assert done.code == 0 or self.hit_now(), done
         assert not compare.is_mounted(self.a.cache)
-        wait_until(lambda: not self.a.processes(), 20, "the daemon's end")
+        wait_until(lambda: not self.a.processes(), 60, "the daemon's end")
         self.begin(f"check after {step}")
         words = [places.program(), "check", "--store", self.a.store]
         sound = run(words, seconds=30)
@@ -121,10 +121,10 @@ class Trial:
             done = self.a.cli("sync", self.a.cache, "--timeout", 20, "--json", seconds=40)
             return json.loads(done.out) if done.code in (0, 3) else None
 
-        report = wait_until(synced, 20, "a sync")
+        report = wait_until(synced, 60, "a sync")
         if last or not report["kept"]:
             shared = self.told.shared()
-            wait_until(lambda: not self.lacks(shared), 20, "all that was acknowledged on the other node")
+            wait_until(lambda: not self.lacks(shared), 60, "all that was acknowledged on the other node")
 
     def lacks(self, told):
         found = in_child(look, self.b.cache, told)

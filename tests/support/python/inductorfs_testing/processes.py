@@ -12,15 +12,17 @@ from pathlib import Path
 # scripts/sanitize: all takes several times as long, and memory is not what it is without.
 SANITIZER = os.environ.get("INDUCTORFS_SANITIZER")
 PATIENCE = 6 if SANITIZER else 1
+# A wait ends when its condition is true, and so costs nothing where it is long; a short one is red by chance on a busy host.
+LEAST_WAIT = 40
 
 
 class Failed(AssertionError):
     """A child failed or a wait ran out; the message holds what is needed to see why."""
 
 
-def wait_until(condition, seconds=10.0, what="the condition", pause=0.02):
-    """Returns condition()'s first true value."""
-    seconds *= PATIENCE
+def wait_until(condition, seconds=LEAST_WAIT, what="the condition", pause=0.02):
+    """Returns condition()'s first true value. What has to come sooner than LEAST_WAIT is measured, not waited for."""
+    seconds = max(seconds, LEAST_WAIT) * PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, old_kernel, places
 from inductorfs_testing.mounts import QuickCluster, suspended
-from inductorfs_testing.processes import Job, run, wait_until
+from inductorfs_testing.processes import Job, besides_waiting, run, wait_until
 
 PROGRAM = places.program()
 needs_root = pytest.mark.usefixtures("root")
@@ -277,7 +277,8 @@ wait
     done = run(["unshare", "-m", "sh", "-c", setup, "sh", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
                 "sh", script], node.env(USER="nobody", LOGNAME="nobody"), seconds=60)
     assert done.code == 0, done.err
-    assert done.err.count("\n") == 1 and "in use by a process of another user" in done.err and "ask as root" in done.err
+    said = besides_waiting(done.err)
+    assert said.count("\n") == 1 and "in use by a process of another user" in said and "ask as root" in said
 
 
 @needs_root

@@ -33,6 +33,11 @@ def wait_until(condition, seconds=LEAST_WAIT, what="the condition", pause=0.02):
         time.sleep(pause)
 
 
+def besides_waiting(text):
+    """What a command said but for its lines that it still waits for the end of a mount, as it does after two seconds: on any busy host."""
+    return "".join(line for line in text.splitlines(keepends=True) if "waiting for the end of the mount" not in line)
+
+
 @dataclass
 class Result:
     """How a job ended."""

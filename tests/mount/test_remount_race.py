@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import places
+from inductorfs_testing import old_kernel, places
 from inductorfs_testing.mounts import tmpfs
 from inductorfs_testing.processes import run, wait_until
 
@@ -38,20 +38,7 @@ with open(progress, "wb", buffering=0) as told:
         os.pwrite(told.fileno(), number.to_bytes(8, "little"), 0)
 print(json.dumps([sorted(kept), sorted(errors)]))
 """
-# Runs a command on a kernel before 6.5: move_mount(2) knows no MOVE_MOUNT_BENEATH.
-OLD_KERNEL = """
-import ctypes, os, struct, sys
-MOVE_MOUNT, BENEATH, EINVAL = 429, 0x200, 22
-LOAD, IF_EQUAL, IF_SET, RETURN = 0x20, 0x15, 0x45, 0x06
-FLAGS = 16 + 4 * 8  # struct seccomp_data, the fifth argument
-steps = [(LOAD, 0, 0, 0), (IF_EQUAL, 0, 3, MOVE_MOUNT), (LOAD, 0, 0, FLAGS), (IF_SET, 0, 1, BENEATH), (RETURN, 0, 0, 0x50000 | EINVAL),
-         (RETURN, 0, 0, 0x7FFF0000)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
-os.execv(sys.argv[1], sys.argv[1:])
-"""
+KERNELS = {"this": [], "old": [sys.executable, old_kernel.__file__, "beneath"]}
 
 
 class Writers:
@@ -125,9 +112,9 @@ def all_is_there(root, names):
 
 
 @needs_root
-@pytest.mark.parametrize("kernel", ["this", "old"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_nobody_writes_below_a_mount_that_was_killed(cluster, place, kernel):
-    enter = [sys.executable, "-c", OLD_KERNEL] if kernel == "old" else []
+    enter = KERNELS[kernel]
     bare = touched(place.cache)
     mount_again(place, cluster, enter=enter)
     with Writers(place.cache, place.root / "writers") as writers:
@@ -207,9 +194,9 @@ def test_nobody_writes_below_a_further_place_of_a_mount_that_was_killed(cluster,
 
 
 @needs_root
-@pytest.mark.parametrize("kernel", ["this", "old"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_a_mount_that_is_killed_while_it_starts_can_come_back(cluster, place, kernel):
-    enter = [sys.executable, "-c", OLD_KERNEL] if kernel == "old" else []
+    enter = KERNELS[kernel]
     bare = touched(place.cache)
     mount_again(place, cluster, enter=enter)
     with Writers(place.cache, place.root / "writers") as writers:
@@ -234,9 +221,9 @@ def test_a_mount_that_is_killed_while_it_starts_can_come_back(cluster, place, ke
 
 
 @needs_root
-@pytest.mark.parametrize("kernel", ["this", "old"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_a_start_that_fails_leaves_a_dead_mount(cluster, place, kernel):
-    enter = [sys.executable, "-c", OLD_KERNEL] if kernel == "old" else []
+    enter = KERNELS[kernel]
     elsewhere = place.root / "there"
     elsewhere.mkdir()
     bare = [touched(place.cache), touched(elsewhere)]
@@ -261,7 +248,7 @@ def test_a_start_that_fails_leaves_a_dead_mount(cluster, place, kernel):
 
 @needs_root
 def test_unmount_takes_all_layers_of_a_mount_that_was_killed(cluster, place):
-    enter = [sys.executable, "-c", OLD_KERNEL]
+    enter = KERNELS["old"]
     mount_again(place, cluster, enter=enter)
     place.kill_daemon()
     mount_again(place, cluster, enter=enter)

@@ -15,18 +15,12 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, mounts, places
 from inductorfs_testing.disks import Ext4, Limited, Tmpfs
-from inductorfs_testing.mounts import QuickCluster, appears, text
+from inductorfs_testing.mounts import appears, text
 from inductorfs_testing.processes import SANITIZER, run, wait_until
 from inductorfs_testing.fixtures import lack
 
 needs_root = pytest.mark.usefixtures("root")
 ENTRIES = int(os.environ.get("INDUCTORFS_MANY_ENTRIES", "100000"))
-
-
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
 
 
 def on_disk(cluster, disk, *more, environment=None, before=()):

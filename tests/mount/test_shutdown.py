@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, compare, mounts, old_kernel, places
-from inductorfs_testing.mounts import QuickCluster, suspended
+from inductorfs_testing.mounts import suspended
 from inductorfs_testing.processes import Job, besides_waiting, run, wait_until
 
 PROGRAM = places.program()
@@ -22,18 +22,6 @@ NOBODY = 65534
 DRAIN_PATIENCE = 5.0  # kDrainPatience
 RUNTIME = Path("/run/inductorfs") if os.geteuid() == 0 else \
     Path(os.environ["XDG_RUNTIME_DIR"], "inductorfs") if os.environ.get("XDG_RUNTIME_DIR") else Path(f"/tmp/inductorfs-{os.geteuid()}")
-
-
-@pytest.fixture
-def cluster():
-    with QuickCluster() as made:
-        yield made
-
-
-@pytest.fixture
-def place(cluster):
-    """A node's directories; nothing is mounted yet."""
-    return cluster.node("a", start=False)
 
 
 def runtime_files(*mountpoints):
@@ -124,7 +112,7 @@ def is_held(proxy):
 def unguarded(cluster):
     """A mount of root on a kernel that cannot refuse what guests send along: such as Debian 12 has."""
     node = cluster.node("a", start=False)
-    node.enter = [sys.executable, old_kernel.__file__]
+    node.enter = [sys.executable, old_kernel.__file__, "passrights"]
     return node.start(*cluster.options())
 
 

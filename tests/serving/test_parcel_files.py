@@ -172,7 +172,10 @@ def test_a_users_directories_are_that_users_elsewhere(cluster):
 @every_engine
 def test_rm_of_the_directory_is_of_one_host_and_it_is_made_again(pair, engine):
     a, b = pair
-    made = shared(a, b, engine)
+    made, never = shared(a, b, engine), shared(a, b, engine, "never looked up")
+    shutil.rmtree(at(b, engine, "never looked up"))
+    assert not at(b, engine, "never looked up").exists()
+    assert find(a, engine, "never looked up") == never and writers_of(make(b, engine, "never looked up")) == {"b"}
     assert find(b, engine) == made
     shutil.rmtree(at(b, engine))
     assert not at(b, engine).exists() and at(b, engine).name not in os.listdir(at(b, engine).parent)
@@ -183,15 +186,6 @@ def test_rm_of_the_directory_is_of_one_host_and_it_is_made_again(pair, engine):
     assert writers_of(make(b, engine)) == {"b"}
     b.sync()
     assert writers_of(find(b, engine)) == {"b"} and find(a, engine) == made
-
-
-@every_engine
-def test_rm_before_it_was_ever_looked_up(pair, engine):
-    a, b = pair
-    made = shared(a, b, engine)
-    shutil.rmtree(at(b, engine))
-    assert not at(b, engine).exists()
-    assert find(a, engine) == made and writers_of(make(b, engine)) == {"b"}
 
 
 def times(directory):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tools that stand first in PATH, log what they are asked for and run the real one, or refuse."""
 import collections
+import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -26,12 +28,31 @@ for word do
 done
 if [ -n "$source" ] && [ "${{kind:-query}}" = query ]; then kind=link; fi
 printf '%s\\t%s\\t%s\\n' "${{kind:-other}}" "$output" "$source" >> '{log}'
-{header_cache}exec '{real}' "$@"
+{compiler_cache}exec '{real}' "$@"
 """
-# ccache gives back a precompiled header that the same compiler has made from the same text and the same headers for another node of a
-# test. Paths below the base are relative for it. Other users than its owner have no part in it.
-HEADER_CACHE = """[ "$kind" = header ] && [ -w '{cache}' ] && CCACHE_DIR='{cache}' CCACHE_MAXSIZE=1G CCACHE_BASEDIR='{base}' CCACHE_NOHASHDIR=1 \\
-  CCACHE_SLOPPINESS=pch_defines,time_macros exec '{ccache}' '{real}' "$@"
+# ccache gives back what the same compiler has made from the same text and the same headers for another node of a test: a precompiled
+# header, and the object of a source that is compiled and linked in one call, which is linked each time. Paths below the base are
+# relative for it, and -march=native is another compiler on another processor. Other users than its owner have no part in it.
+COMPILER_CACHE = """cached() {{
+  CCACHE_DIR='{cache}' CCACHE_MAXSIZE=1G CCACHE_NAMESPACE='{processor}' CCACHE_BASEDIR='{base}' CCACHE_NOHASHDIR=1 \\
+    CCACHE_SLOPPINESS=pch_defines,time_macros '{ccache}' '{real}' "$@"
+}}
+if [ -w '{cache}' ]; then
+  case $kind:$source in
+    header:*) cached "$@"; exit ;;
+    link:*.cpp)
+      object=$(mktemp --suffix=.o) || exit
+      trap 'rm -f "$object"' EXIT
+      cached "$@" -c -o "$object" || exit
+      for word do
+        shift
+        [ "$word" = "$source" ] && word=$object
+        set -- "$@" "$word"
+      done
+      '{real}' "$@"
+      exit ;;
+  esac
+fi
 """
 
 PTXAS = """#!/bin/sh
@@ -49,8 +70,8 @@ def _write(path: Path, text: str):
 
 class CountingCompilers:
     """g++, gcc, cc and c++ in `directory`, each logging one line per call. A mount knows a compiler by its files and looks through
-    programs with ccache's name, so these have it. Where INDUCTORFS_HEADER_CACHE is "yes", precompiled headers are kept for
-    other nodes of other tests (CONTRIBUTING.md); such a call is logged as every other."""
+    programs with ccache's name, so these have it. Where INDUCTORFS_HEADER_CACHE is "yes", precompiled headers and objects are kept
+    for other nodes of other tests (CONTRIBUTING.md); such a call is logged as every other."""
 
     KINDS = ("query", "preprocess", "header", "compile", "link", "other")
 
@@ -66,11 +87,18 @@ class CountingCompilers:
         for name in ("g++", "gcc", "cc", "c++"):
             if real := self._real(name, paths):
                 # The base is above the directories of all tests: directory is BASE/CLUSTER/NODE/tools.
-                kept = HEADER_CACHE.format(cache=cache, base=directory.parents[2], ccache=ccache, real=real) if keeps else ""
+                kept = COMPILER_CACHE.format(cache=cache, base=directory.parents[2], ccache=ccache, real=real,
+                                             processor=self._processor()) if keeps else ""
                 script = directory / f"ccache-{name}"
-                _write(script, COMPILER.format(name=name, log=log, real=real, header_cache=kept))
+                _write(script, COMPILER.format(name=name, log=log, real=real, compiler_cache=kept))
                 (directory / name).unlink(missing_ok=True)
                 (directory / name).symlink_to(script.name)
+
+    @staticmethod
+    def _processor():
+        """A digest of its model and of what it can do."""
+        says = re.findall(r"^(?:model name|flags|Features)\s.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        return hashlib.sha256("\n".join(sorted(set(says))).encode()).hexdigest()[:16]
 
     @staticmethod
     def _real(name, paths):

@@ -9,7 +9,7 @@ import time
 import pytest
 from inductorfs_testing import places
 from inductorfs_testing.network import Network
-from inductorfs_testing.processes import run
+from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.redis_server import RedisServer
 
 PROGRAM = places.program()
@@ -111,9 +111,7 @@ def test_a_disk_that_cannot_be_saved_to_is_found():
     with server(*WELL) as redis:
         (redis.directory / "dump.rdb").mkdir()  # BGSAVE cannot rename over it
         redis.command("BGSAVE")
-        deadline = time.monotonic() + 10
-        while b"rdb_last_bgsave_status:err" not in redis.command("INFO", "persistence") and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: b"rdb_last_bgsave_status:err" in redis.command("INFO", "persistence"), 30, "the end of the save")
         code, found = ask("--remote", redis.url)
         assert code == 1 and has(found["BAD"], "cannot save to its disk", "BGSAVE"), found
 

@@ -22,7 +22,7 @@ CommandLine parse(std::initializer_list<const char*> arguments) {
 std::string chosen(std::initializer_list<const char*> arguments) {
   const CommandLine line = parse(arguments);
   EXPECT_TRUE(line.command) << line.text;
-  return line.command ? line.words->get_subcommands().front()->get_name() : std::string();
+  return line.name;
 }
 
 TEST(CommandLine, KnowsEveryCommand) {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/common/command_line.h"
 #include "cli/common/mount_arguments.h"
 
 namespace inductorfs::testing {
@@ -13,8 +15,11 @@ namespace inductorfs::testing {
 /// The options of a mount, given as words of a command line.
 struct MountWords {
   explicit MountWords(std::vector<std::string> words) {
-    options.add_to(app, "the file");
-    app.add_option("REST", rest);
+    cli::Words known;
+    options.add_to(known, "the file");
+    known.add("REST", &rest, "");
+    CLI::App app;
+    give(known, app);
     std::vector<const char*> argv{"mount"};
     for (const std::string& word : words) argv.push_back(word.c_str());
     EXPECT_NO_THROW(app.parse(static_cast<int>(argv.size()), argv.data()));
@@ -24,7 +29,6 @@ struct MountWords {
     return options.settings(mountpoint, config::User{1000, "alice", "/home/alice"}, no_environment);
   }
 
-  CLI::App app;
   cli::MountArguments options;
   std::vector<std::string> rest;
 };

@@ -23,7 +23,7 @@ DEFAULT = re.compile(r'Option\{"([a-z-]+)", Kind::\w+, "[^"]*", "(\d+[KMGT]?)"')
 SAID_OPTION = re.compile(r"(?:`|\binductorfs [^`#\n]*?)(--[a-z][a-z-]*)")
 TUNED = re.compile(r"^\| `([a-z-]+)` \(([\d,]+[KMGT]?)", re.MULTILINE)
 TOML = re.compile(r"^([a-z-]+) = ", re.MULTILINE)
-OTHER_OPTION = re.compile(r'add_(?:option|flag)\("(--[a-z-]+)"')
+OTHER_OPTION = re.compile(r'\badd(?:_path)?\("(--[a-z-]+)"')
 # Of start_thread(), or of an object that starts its threads under this name.
 THREAD = re.compile(r'(?:start_thread\(|kLookName = |(?:_pool|background)_\(|Background \w+\{)"([\w-]+)"')
 # The project stands alone: no document may lead out of it.
@@ -90,7 +90,7 @@ def check_options(root):
     if not table:
         yield "src/config/settings.cc: no option was found; has the table another form?"
     names = [name for name, _ in table] + [f"no-{name}" for name, kind in table if kind == "kToggle"]
-    for source in (root / "src/cli").rglob("*.cc"):
+    for source in (root / "src/cli").rglob("*.[ch]*"):
         names += [name[2:] for name in OTHER_OPTION.findall(source.read_text())]
     for name in sorted(set(names)):
         if not re.search(rf"Fl -{re.escape(name)}(?![\w-])", manual):
@@ -116,7 +116,7 @@ def check_said_options(root):
     known = {"version", "help"} | {name for name, _ in OPTION.findall(table)}
     known |= {f"no-{name}" for name, kind in OPTION.findall(table) if kind == "kToggle"}
     keys = known - {"version", "help"}
-    for source in (root / "src/cli").rglob("*.cc"):
+    for source in (root / "src/cli").rglob("*.[ch]*"):
         known |= {name[2:] for name in OTHER_OPTION.findall(source.read_text())}
     manual = (root / "docs/man/inductorfs.1").read_text().replace("\\-", "-")
     for name in sorted(set(re.findall(r"Fl -([a-z-]+)", manual)) - known):

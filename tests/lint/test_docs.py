@@ -35,7 +35,7 @@ PROJECT = {
                        "| b | 2 KiB; 3 | `kMostThings`, `src/config/settings.cc`; `Sealer::kTurns` |\n",
     "docs/formats/bytes.md": "# Bytes\n\nFor readers.\n",
     "tests/lint/layers.txt": "base:\nvfs: base\n# a comment\n",
-    "src/cli/status_command.cc": 'command.add_flag("--json", x)\n  [[nodiscard]] int run(const E&) override {\n    return kExitKept;\n  }\n',
+    "src/cli/status_command.cc": 'words.add("--json", x)\n  [[nodiscard]] int run(const E&) override {\n    return kExitKept;\n  }\n',
     "src/fuse/errno_map.cc": "case ErrorCode::kNotFound:\n  return ENOENT;\ncase ErrorCode::kCorrupt:\n  return EIO;\n",
     "docs/architecture.md": "## Layers\n| `base` | x | |\n| `vfs` | x | base |\n\n## Threads\n| name | does |\n|---|---|\n"
                             "| `seal` | x |\n\n## Lock order\n`Sealer::state_`\n\n## Other\n| `none` | x |\n",

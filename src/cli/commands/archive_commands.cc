@@ -27,10 +27,10 @@ std::string artefacts(uint64_t count) { return std::to_string(count) + (count ==
 /// What both commands have in common: the server, the file, the progress and the report.
 class ArchiveCommand : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    options_.add_remote_to(app, "read the configuration file of a mount");
-    add_json(app, json_);
-    (void)add_path(app, "FILE", file_, "the archive; - is a standard stream");
+  void add_to(Words& words) override {
+    options_.add_remote_to(words, "read the configuration file of a mount");
+    words.add_json(json_);
+    words.add_path("FILE", file_, "the archive; - is a standard stream").required = true;
   }
   [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment&) override {
@@ -95,15 +95,14 @@ class ArchiveCommand : public Subcommand {
 
 class ExportCommand final : public ArchiveCommand {
  public:
-  void add_to(CLI::App& app) override {
-    ArchiveCommand::add_to(app);
-    app.add_option("--scope", excerpt_.selection.scopes, "only of this scope: the first digits of its id; repeatable")
-        ->type_name("ID");
-    app.add_option("--torch", excerpt_.torch, "only of scopes with this torch: 2.9, or 2.9.1")->type_name("VERSION");
-    app.add_option("--family", excerpt_.selection.families, "only artefacts of this family; repeatable")
-        ->type_name("NAME");
-    app.add_option("--pattern", excerpt_.selection.pattern, "only artefacts whose path in the cluster matches GLOB")
-        ->type_name("GLOB");
+  void add_to(Words& words) override {
+    ArchiveCommand::add_to(words);
+    words.add("--scope", &excerpt_.selection.scopes, "only of this scope: the first digits of its id; repeatable",
+              "ID");
+    words.add("--torch", &excerpt_.torch, "only of scopes with this torch: 2.9, or 2.9.1", "VERSION");
+    words.add("--family", &excerpt_.selection.families, "only artefacts of this family; repeatable", "NAME");
+    words.add("--pattern", &excerpt_.selection.pattern, "only artefacts whose path in the cluster matches GLOB",
+              "GLOB");
   }
 
  protected:
@@ -122,11 +121,10 @@ class ExportCommand final : public ArchiveCommand {
 
 class ImportCommand final : public ArchiveCommand {
  public:
-  void add_to(CLI::App& app) override {
-    ArchiveCommand::add_to(app);
-    app.add_option("--for", for_,
-                   "also what only these share, whose jobs run it: user=NAME, group=NAME, or all; repeatable")
-        ->type_name("WHO");
+  void add_to(Words& words) override {
+    ArchiveCommand::add_to(words);
+    words.add("--for", &for_,
+              "also what only these share, whose jobs run it: user=NAME, group=NAME, or all; repeatable", "WHO");
   }
 
  protected:

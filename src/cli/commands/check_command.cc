@@ -106,10 +106,10 @@ std::string text_of(const Checked& checked) {
 
 class CheckCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_path(app, "--store", store_, "directory of the store")->type_name("DIR");
-    app.add_flag("--repair", repair_, "remove damaged blobs and files, and set a damaged catalog aside");
-    add_json(app, json_);
+  void add_to(Words& words) override {
+    words.add_path("--store", store_, "directory of the store", "DIR").required = true;
+    words.add("--repair", &repair_, "remove damaged blobs and files, and set a damaged catalog aside");
+    words.add_json(json_);
   }
   [[nodiscard]] int run(const config::Environment&) override {
     const Result<Checked> checked = check_all(absolute(store_), repair_);

@@ -10,8 +10,10 @@ namespace {
 
 class CompletionCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    app.add_option("SHELL", shell_, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  void add_to(Words& words) override {
+    KnownWord& shell = words.add("SHELL", &shell_, "bash or zsh");
+    shell.required = true;
+    shell.among = {"bash", "zsh"};
   }
   [[nodiscard]] int run(const config::Environment&) override {
     return print(shell_ == "zsh" ? kZshCompletions : kBashCompletions);

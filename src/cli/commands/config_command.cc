@@ -31,12 +31,13 @@ std::string value_text(const config::Option& option, const std::vector<std::stri
 
 class ConfigCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    app.add_option("ACTION", action_, "check says what is wrong, if anything; show prints a configuration file")
-        ->required()
-        ->check(CLI::IsMember({"check", "show"}));
-    app.add_flag("--origin", origin_, "show for each option where its value comes from");
-    options_.add_to(app,
+  void add_to(Words& words) override {
+    KnownWord& action =
+        words.add("ACTION", &action_, "check says what is wrong, if anything; show prints a configuration file");
+    action.required = true;
+    action.among = {"check", "show"};
+    words.add("--origin", &origin_, "show for each option where its value comes from");
+    options_.add_to(words,
                     "read options from this TOML file; variables (INDUCTORFS_STORE_LIMIT) take precedence, and the "
                     "command line before both");
   }

@@ -128,18 +128,16 @@ std::string directories_text(const Json& directories, std::string_view format) {
 
 class EnvCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_mountpoint(app, path_);
-    app.add_option("--root", root_,
-                   "use this directory of the mount [the user's name in a shared mount, else the mount]")
-        ->type_name("NAME");
-    app.add_option("--format", format_,
-                   "print them for a shell (sh), docker, a unit of systemd, a pod (k8s) or as json [sh]")
-        ->type_name("FORMAT")
-        ->check(CLI::IsMember(std::vector<std::string>(kFormats.begin(), kFormats.end())));
-    app.add_flag("--unset", unset_, "print the command that takes them out of a shell again; the mount may be gone")
-        ->excludes("--root")
-        ->excludes("--format");
+  void add_to(Words& words) override {
+    words.add_mountpoint(path_);
+    words.add("--root", &root_, "use this directory of the mount [the user's name in a shared mount, else the mount]",
+              "NAME");
+    words
+        .add("--format", &format_,
+             "print them for a shell (sh), docker, a unit of systemd, a pod (k8s) or as json [sh]", "FORMAT")
+        .among = {kFormats.begin(), kFormats.end()};
+    words.add("--unset", &unset_, "print the command that takes them out of a shell again; the mount may be gone")
+        .excludes = {"--root", "--format"};
   }
   [[nodiscard]] Result<void> check() const override {
     const bool leads_out = !root_.empty() && config::absolute_path(root_, "/") != "/" + root_;

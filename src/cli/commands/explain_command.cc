@@ -45,9 +45,9 @@ std::string nearest_text(const Json& nearest) {
 
 class ExplainCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    (void)add_path(app, "PATH", path_, "path in a mount");
-    add_json(app, json_);
+  void add_to(Words& words) override {
+    words.add_path("PATH", path_, "path in a mount").required = true;
+    words.add_json(json_);
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Result<LocatedPath> path = locate_path(absolute(path_), environment);

@@ -10,12 +10,12 @@ namespace {
 
 class FingerprintCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_json(app, json_);
-    app.add_flag("--families", families_, "show for each family of artefacts with which hosts it is shared, and why");
-    app.add_option("--compare", compare_, "compare this host with the one that wrote FILE")->type_name("FILE");
-    app.add_option("--cache", cache_, "remember the digests of large files in FILE")->type_name("FILE");
-    options_.add_facts_to(app, "read the configuration file of a mount");
+  void add_to(Words& words) override {
+    words.add_json(json_);
+    words.add("--families", &families_, "show for each family of artefacts with which hosts it is shared, and why");
+    words.add("--compare", &compare_, "compare this host with the one that wrote FILE", "FILE");
+    words.add("--cache", &cache_, "remember the digests of large files in FILE", "FILE");
+    options_.add_facts_to(words, "read the configuration file of a mount");
   }
   [[nodiscard]] Result<void> check() const override {
     if (families_ && !compare_.empty()) {

@@ -10,11 +10,11 @@ using Kind = mount::ClusterRequest::Kind;
 
 class FreezeCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    cluster_.add_to(app);
-    app.add_flag("--lift", lift_, "end it: all mounts show and publish again");
-    app.add_option("--why", why_, "tell TEXT to whoever asks a mount, 512 bytes at most")->type_name("TEXT");
-    add_acknowledge_timeout(app, timeout_);
+  void add_to(Words& words) override {
+    cluster_.add_to(words);
+    words.add("--lift", &lift_, "end it: all mounts show and publish again");
+    words.add("--why", &why_, "tell TEXT to whoever asks a mount, 512 bytes at most", "TEXT");
+    add_acknowledge_timeout(words, timeout_);
   }
   [[nodiscard]] Result<void> check() const override {
     if (lift_ && !why_.empty()) return fail(ErrorCode::kInvalid, "--lift and --why exclude each other");

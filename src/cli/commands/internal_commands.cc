@@ -24,7 +24,7 @@ class ReaderCommand final : public Subcommand {
 /// A process of a mount. The mountpoint is there for whoever looks at the list of processes.
 class WorkerCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override { app.add_option("MOUNTPOINT", path_, ""); }
+  void add_to(Words& words) override { words.add("MOUNTPOINT", &path_, ""); }
   [[nodiscard]] int run(const config::Environment&) override { return mount::worker_command(); }
 
  private:
@@ -33,9 +33,9 @@ class WorkerCommand final : public Subcommand {
 
 class ExaminerCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    app.add_option("MOUNTPOINT", path_, "");
-    app.add_option("CACHE", cache_file_, "");
+  void add_to(Words& words) override {
+    words.add("MOUNTPOINT", &path_, "");
+    words.add("CACHE", &cache_file_, "");
   }
   [[nodiscard]] int run(const config::Environment&) override { return mount::examiner_command(path_, cache_file_); }
 
@@ -46,9 +46,9 @@ class ExaminerCommand final : public Subcommand {
 
 class MounterCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    app.add_option("MOUNTPOINT", path_, "");
-    app.add_option("ONCE", once_, "");
+  void add_to(Words& words) override {
+    words.add("MOUNTPOINT", &path_, "");
+    words.add("ONCE", &once_, "");
   }
   [[nodiscard]] int run(const config::Environment&) override { return mount::mounter_command(once_); }
 

@@ -222,13 +222,12 @@ std::string family(const std::string& name, bool is_counter, const std::string& 
 
 class MetricsCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_path(app, "MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root")
-        ->required(false);
-    app.add_option("--output", output_, "write to FILE, for node_exporter's textfile collector, not to standard output")
-        ->type_name("FILE");
-    app.add_flag("--http", http_, "read one HTTP request from standard input and answer it on standard output")
-        ->excludes("--output");
+  void add_to(Words& words) override {
+    words.add_path("MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root");
+    words.add("--output", &output_, "write to FILE, for node_exporter's textfile collector, not to standard output",
+              "FILE");
+    words.add("--http", &http_, "read one HTTP request from standard input and answer it on standard output")
+        .excludes = {"--output"};
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     std::vector<Located> mounts;

@@ -77,9 +77,9 @@ int mount_with(config::Settings settings) {
 
 class MountCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_mountpoint(app, path_);
-    options_.add_to(app, "read options from this TOML file; the command line takes precedence");
+  void add_to(Words& words) override {
+    words.add_mountpoint(path_);
+    options_.add_to(words, "read options from this TOML file; the command line takes precedence");
   }
   [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {

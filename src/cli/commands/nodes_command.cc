@@ -19,7 +19,7 @@ using Row = std::vector<std::string>;
 
 class NodesCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override { cluster_.add_to(app); }
+  void add_to(Words& words) override { cluster_.add_to(words); }
   [[nodiscard]] Result<void> check() const override { return cluster_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const auto answer = cluster_.ask({.kind = mount::ClusterRequest::Kind::kNodes}, environment);

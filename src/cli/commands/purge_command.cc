@@ -29,23 +29,20 @@ Result<std::chrono::seconds> parse_age(const std::string& text) {
 
 class PurgeCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    cluster_.add_to(app);
-    app.add_option("--scope", scopes_, "select entries of the scope whose id begins with ID; repeatable")
-        ->type_name("ID")
-        ->allow_extra_args(false);
-    app.add_option("--family", families_, "select entries of this family, as explain shows it; repeatable")
-        ->type_name("NAME")
-        ->allow_extra_args(false);
-    app.add_option("--torch", torch_, "select entries of scopes with this version of torch")->type_name("VERSION");
-    app.add_option("--pattern", pattern_, "select entries whose canonical path matches: * ? and ** for any directories")
-        ->type_name("GLOB");
-    app.add_option("--digest", digest_, "select entries with these bytes, and remove their blob")->type_name("HEX");
-    app.add_option("--older-than", older_than_, "select entries whose file is older: 90s, 45m, 12h, 30d")
-        ->type_name("AGE");
-    app.add_flag("--all", all_, "select everything");
-    app.add_flag("--yes", yes_, "do it; without it nothing is changed");
-    add_acknowledge_timeout(app, timeout_);
+  void add_to(Words& words) override {
+    cluster_.add_to(words);
+    words.add("--scope", &scopes_, "select entries of the scope whose id begins with ID; repeatable", "ID").one_each =
+        true;
+    words.add("--family", &families_, "select entries of this family, as explain shows it; repeatable", "NAME")
+        .one_each = true;
+    words.add("--torch", &torch_, "select entries of scopes with this version of torch", "VERSION");
+    words.add("--pattern", &pattern_, "select entries whose canonical path matches: * ? and ** for any directories",
+              "GLOB");
+    words.add("--digest", &digest_, "select entries with these bytes, and remove their blob", "HEX");
+    words.add("--older-than", &older_than_, "select entries whose file is older: 90s, 45m, 12h, 30d", "AGE");
+    words.add("--all", &all_, "select everything");
+    words.add("--yes", &yes_, "do it; without it nothing is changed");
+    add_acknowledge_timeout(words, timeout_);
   }
   [[nodiscard]] Result<void> check() const override {
     INDUCTORFS_TRY(cluster_.check());

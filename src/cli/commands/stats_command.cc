@@ -168,9 +168,9 @@ Result<Located> mount_for(const std::string& path, const config::Environment& en
 /// One question to the daemon of one mount, and its answer as JSON or as text.
 class QueryCommand : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_path(app, "MOUNTPOINT", path_, "directory of the mount; not needed where there is only one")->required(false);
-    add_json(app, json_);
+  void add_to(Words& words) override {
+    words.add_path("MOUNTPOINT", path_, "directory of the mount; not needed where there is only one");
+    words.add_json(json_);
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const auto mount = mount_for(path_, environment);
@@ -205,11 +205,10 @@ class JobsCommand final : public QueryCommand {
 
 class WhyMissCommand final : public QueryCommand {
  public:
-  void add_to(CLI::App& app) override {
-    QueryCommand::add_to(app);
-    app.add_option("--job", job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed")
-        ->check(CLI::Range(uint64_t{1}, UINT64_MAX))
-        ->type_name("NUMBER");
+  void add_to(Words& words) override {
+    QueryCommand::add_to(words);
+    words.add("--job", &job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed",
+              "NUMBER");
   }
 
  protected:

@@ -140,9 +140,9 @@ std::string users_text(const Json& files) {
 
 class StatusCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_path(app, "PATH", path_, "directory of the mount, or a path in it")->required(false);
-    add_json(app, json_);
+  void add_to(Words& words) override {
+    words.add_path("PATH", path_, "directory of the mount, or a path in it");
+    words.add_json(json_);
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     if (path_.empty()) return list(environment);

@@ -16,7 +16,6 @@ using config::plain_item;
 
 namespace {
 
-constexpr int kMostTimeout = 24 * 3600;
 constexpr size_t kShownReasons = 3;
 
 std::string counted(uint64_t count, const std::string& noun) {
@@ -25,12 +24,10 @@ std::string counted(uint64_t count, const std::string& noun) {
 
 class SyncCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_mountpoint(app, path_);
-    add_json(app, json_);
-    app.add_option("--timeout", timeout_, "wait at most S seconds [60]")
-        ->type_name("S")
-        ->check(CLI::Range(0, kMostTimeout));
+  void add_to(Words& words) override {
+    words.add_mountpoint(path_);
+    words.add_json(json_);
+    words.add("--timeout", &timeout_, "wait at most S seconds [60]", "S");
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Milliseconds timeout = std::chrono::seconds(timeout_);

@@ -123,9 +123,9 @@ Result<void> unmount(const std::string& mountpoint, bool lazy, const config::Env
 
 class UnmountCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_mountpoint(app, path_);
-    app.add_flag("--lazy", lazy_, "detach the mount even if it is in use");
+  void add_to(Words& words) override {
+    words.add_mountpoint(path_);
+    words.add("--lazy", &lazy_, "detach the mount even if it is in use");
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const std::string path = absolute(path_);

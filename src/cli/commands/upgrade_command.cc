@@ -141,11 +141,11 @@ class Report {
 
 class UpgradeCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    CLI::Option* const mountpoint = add_path(app, "MOUNTPOINT", path_, "directory of the mount")->required(false);
-    mountpoint->excludes(app.add_flag("--all", all_, "upgrade all mounts of this user"));
-    app.add_option("--program", program_, "serve with this program instead of the one that you run")->type_name("FILE");
-    add_json(app, json_);
+  void add_to(Words& words) override {
+    words.add_path("MOUNTPOINT", path_, "directory of the mount");
+    words.add("--all", &all_, "upgrade all mounts of this user").excludes = {"MOUNTPOINT"};
+    words.add("--program", &program_, "serve with this program instead of the one that you run", "FILE");
+    words.add_json(json_);
   }
   [[nodiscard]] Result<void> check() const override {
     if (path_.empty() && !all_) return fail(ErrorCode::kInvalid, "give a MOUNTPOINT, or --all");

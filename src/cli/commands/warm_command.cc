@@ -69,18 +69,14 @@ class WarmProgress {
 
 class WarmCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_mountpoint(app, path_);
-    add_json(app, json_);
-    app.add_option("--pattern", selection_.pattern, "fetch only artefacts whose path in the cluster matches GLOB")
-        ->type_name("GLOB");
-    app.add_option("--family", selection_.family, "fetch only artefacts of this family")->type_name("NAME");
-    app.add_option("--scope", selection_.scope, "fetch only from this scope: its id, or the first digits of it")
-        ->type_name("ID");
-    app.add_option("--limit", limit_, "fetch at most BYTES, the newest artefacts first [no limit]")->type_name("BYTES");
-    app.add_option("--timeout", timeout_, "give up after S seconds without an answer of the remote [30]")
-        ->type_name("S")
-        ->check(CLI::Range(0, kMostTimeout));
+  void add_to(Words& words) override {
+    words.add_mountpoint(path_);
+    words.add_json(json_);
+    words.add("--pattern", &selection_.pattern, "fetch only artefacts whose path in the cluster matches GLOB", "GLOB");
+    words.add("--family", &selection_.family, "fetch only artefacts of this family", "NAME");
+    words.add("--scope", &selection_.scope, "fetch only from this scope: its id, or the first digits of it", "ID");
+    words.add("--limit", &limit_, "fetch at most BYTES, the newest artefacts first [no limit]", "BYTES");
+    words.add("--timeout", &timeout_, "give up after S seconds without an answer of the remote [30]", "S");
   }
   [[nodiscard]] Result<void> check() const override {
     if (limit_.empty()) return {};
@@ -100,8 +96,6 @@ class WarmCommand final : public Subcommand {
   }
 
  private:
-  static constexpr int kMostTimeout = 24 * 3600;
-
   /// Asks until the daemon is done. What has been fetched stays, whatever ends this.
   [[nodiscard]] Result<Json> repeat(WarmProgress& progress, const config::Environment& environment) const {
     const std::string request = control::warm_request(selection_, kSlice);

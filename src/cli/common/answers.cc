@@ -2,7 +2,6 @@
 #include "cli/common/answers.h"
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 
 #include "cli/common/shell_word.h"
@@ -38,20 +37,6 @@ int print(const std::string& text) {
 std::string pretty(const std::string& json) {
   return config::to_pretty(config::Json::parse(json, nullptr, false)) + "\n";
 }
-
-CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help) {
-  return app.add_option(name, path, help)->required()->check([](const std::string& given) {
-    if (given.empty()) return std::string("it is empty: give a path (`.` is the current directory)");
-    if (given.size() < PATH_MAX) return std::string();
-    return "it is too long: a path has at most " + std::to_string(PATH_MAX - 1) + " bytes";
-  });
-}
-
-void add_mountpoint(CLI::App& app, std::string& path) {
-  (void)add_path(app, "MOUNTPOINT", path, "directory of the mount");
-}
-
-void add_json(CLI::App& app, bool& json) { app.add_flag("--json", json, "answer in JSON"); }
 
 std::string absolute(const std::string& path) { return config::absolute_path(path, config::working_directory()); }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/common/locate.h"
@@ -27,12 +26,6 @@ inline constexpr Milliseconds kQueryPatience{10000};
 [[nodiscard]] int print(const std::string& text);
 [[nodiscard]] std::string pretty(const std::string& json);
 
-/// Adds a required path, which is stored as it was given. An empty one, of a script whose variable is not set, is
-/// refused: absolute() would take it for the current directory. So is one that no file can have.
-CLI::Option* add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help);
-/// Adds the argument MOUNTPOINT, which is stored as it was given.
-void add_mountpoint(CLI::App& app, std::string& path);
-void add_json(CLI::App& app, bool& json);
 [[nodiscard]] std::string absolute(const std::string& path);
 
 /// Sends a request without an effect and returns its result. Blocks for `patience` at most. The error is in the user's

@@ -22,7 +22,6 @@ namespace {
 
 /// A purge of a large cluster walks every index twice.
 constexpr Milliseconds kWalkPatience{3'600'000};
-constexpr int kMostTimeout = 24 * 3600;
 
 std::string who_asks(const config::Environment& environment) {
   std::array<char, 256> host{};
@@ -38,11 +37,10 @@ std::string node_name(const Json& node) {
 
 }  // namespace
 
-void ClusterArguments::add_to(CLI::App& app) {
-  add_path(app, "MOUNTPOINT", path_, "ask the daemon of this mount, which knows the server and its password")
-      ->required(false);
-  add_json(app, json_);
-  options_.add_remote_to(app, "read the options of the server from the configuration file of a mount");
+void ClusterArguments::add_to(Words& words) {
+  words.add_path("MOUNTPOINT", path_, "ask the daemon of this mount, which knows the server and its password");
+  words.add_json(json_);
+  options_.add_remote_to(words, "read the options of the server from the configuration file of a mount");
 }
 
 Result<Json> ClusterArguments::ask(mount::ClusterRequest request, const config::Environment& environment) const {
@@ -76,10 +74,8 @@ Result<Json> ClusterArguments::ask(mount::ClusterRequest request, const config::
   return mount::run_cluster_request(*cluster, checked, [] { return false; });
 }
 
-void add_acknowledge_timeout(CLI::App& app, int64_t& seconds) {
-  app.add_option("--timeout", seconds, "wait at most S seconds until all live mounts have obeyed [15]")
-      ->type_name("S")
-      ->check(CLI::Range(0, kMostTimeout));
+void add_acknowledge_timeout(Words& words, int64_t& seconds) {
+  words.add("--timeout", &seconds, "wait at most S seconds until all live mounts have obeyed [15]", "S");
 }
 
 std::string obedience_text(const Json& answer) {

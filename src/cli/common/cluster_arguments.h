@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/common/answers.h"
@@ -15,7 +14,7 @@ namespace inductorfs::cli {
 /// Needs external synchronisation.
 class ClusterArguments {
  public:
-  void add_to(CLI::App& app);
+  void add_to(Words& words);
   [[nodiscard]] Result<void> check() const { return options_.check(); }
   [[nodiscard]] bool json() const { return json_; }
   /// Asks; blocks as long as the request does. `request.by` is filled in. The error is in the user's terms.
@@ -28,7 +27,7 @@ class ClusterArguments {
 };
 
 /// Adds --timeout.
-void add_acknowledge_timeout(CLI::App& app, int64_t& seconds);
+void add_acknowledge_timeout(Words& words, int64_t& seconds);
 
 /// "HOST:MOUNTPOINT" of each node that has not obeyed, or of each that has.
 [[nodiscard]] std::string obedience_text(const config::Json& answer);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <span>
 #include <string_view>
 
+#include "cli/common/words.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/paths.h"
 
@@ -16,9 +16,8 @@ namespace inductorfs::cli {
 class Subcommand {
  public:
   virtual ~Subcommand() = default;
-  /// Adds the flags. CLI11 keeps the addresses of the members that it fills in.
-  virtual void add_to(CLI::App& app) { (void)app; }
-  /// Finds what is wrong on the command line and CLI11 cannot know: kInvalid, which becomes a usage error.
+  virtual void add_to(Words& words) { (void)words; }
+  /// Finds what is wrong on the command line and no KnownWord says: kInvalid, which becomes a usage error.
   [[nodiscard]] virtual Result<void> check() const { return {}; }
   /// Returns the exit code. Prints the answer to standard output, or one line of error to standard error.
   [[nodiscard]] virtual int run(const config::Environment& environment) = 0;

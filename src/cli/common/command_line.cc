@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/common/command_line.h"
 
+#include <CLI/CLI.hpp>
+#include <climits>
 #include <cstring>
+#include <sstream>
+#include <utility>
 
 #include "cli/common/answers.h"
 #include "inductorfs/base/log.h"
@@ -14,13 +18,20 @@ namespace {
 
 constexpr const char* kAbout =
     "A compile cache for torch.compile and Triton that the nodes of a cluster share, as a file system.";
+constexpr int kMostSeconds = 24 * 3600;
+
+std::string check_path(const std::string& given) {
+  if (given.empty()) return "it is empty: give a path (`.` is the current directory)";
+  if (given.size() < PATH_MAX) return {};
+  return "it is too long: a path has at most " + std::to_string(PATH_MAX - 1) + " bytes";
+}
 
 CommandLine usage(const CLI::App& app, std::string_view what, bool json) {
   std::string command = "inductorfs";
   for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
   const std::string text = "usage: " + config::printable(log::redact_url(what)) + ": see " + command + " --help";
   const std::string answer = json ? config::to_pretty(error_json({ErrorCode::kInvalid, text})) + "\n" : "";
-  return {nullptr, nullptr, "inductorfs: " + text + "\n", answer, kExitUsage};
+  return {{}, nullptr, "inductorfs: " + text + "\n", answer, kExitUsage};
 }
 
 /// The words may be in an order that the parser gives up on before it comes to --json.
@@ -61,21 +72,40 @@ CommandLine report(CLI::App& app, const CLI::ParseError& problem, bool json) {
   std::ostringstream out;
   std::ostringstream ignored;
   (void)app.exit(problem, out, ignored);  // the code is known: 0
-  return {nullptr, nullptr, out.str(), {}, kExitDone};
+  return {{}, nullptr, out.str(), {}, kExitDone};
 }
 
 }  // namespace
 
+void give(const Words& words, CLI::App& app) {
+  for (const KnownWord& word : words.all) {
+    const auto add = [&](auto* place) {
+      if constexpr (std::is_same_v<decltype(place), bool*>) return app.add_flag(word.name, *place, word.help);
+      return app.add_option(word.name, *place, word.help);
+    };
+    CLI::Option* const option = std::visit(add, word.place)->required(word.required);
+    if (!word.value.empty()) option->type_name(word.value);
+    if (word.is_path) option->check(check_path);
+    if (word.one_each) option->allow_extra_args(false);
+    if (std::holds_alternative<int64_t*>(word.place)) option->check(CLI::Range(0, kMostSeconds));
+    if (std::holds_alternative<uint64_t*>(word.place)) option->check(CLI::Range(uint64_t{1}, UINT64_MAX));
+    if (!word.among.empty()) option->check(CLI::IsMember(word.among));
+    for (const std::string& other : word.excludes) option->excludes(app.get_option(other));
+    if (word.given) option->each([to = word.given](const std::string& value) { to->push_back(value); });
+  }
+}
+
 CommandLine parse_command_line(int argc, const char* const* argv) {
-  auto parser = std::make_unique<CLI::App>(kAbout, "inductorfs");
-  CLI::App& app = *parser;
+  CLI::App app(kAbout, "inductorfs");
   app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION);
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Subcommand>>> commands;
   for (const CommandRow& known : all_commands()) {
-    CLI::App* const words = app.add_subcommand(std::string(known.name), std::string(known.help));
-    if (known.help.empty()) words->group("");
-    commands.emplace_back(words, known.make()).second->add_to(*words);
+    CLI::App* const parser = app.add_subcommand(std::string(known.name), std::string(known.help));
+    if (known.help.empty()) parser->group("");
+    Words words;
+    commands.emplace_back(parser, known.make()).second->add_to(words);
+    give(words, *parser);
   }
   const bool json = wants_json(argc, argv);
   try {
@@ -83,10 +113,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& problem) {
     return report(app, problem, json);
   }
-  for (auto& [words, command] : commands) {
-    if (!words->parsed()) continue;
+  for (auto& [parser, command] : commands) {
+    if (!parser->parsed()) continue;
     if (const Result<void> checked = command->check(); !checked) return usage(app, checked.error().what(), json);
-    return {std::move(parser), std::move(command), {}, {}, kExitDone};
+    return {parser->get_name(), std::move(command), {}, {}, kExitDone};
   }
   return usage(app, "no command", json);
 }

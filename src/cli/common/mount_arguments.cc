@@ -22,60 +22,54 @@ std::string help_of(const config::Option& option) {
 
 }  // namespace
 
-void MountArguments::add(CLI::App& app, const config::Option& option) {
+void MountArguments::add(Words& words, const config::Option& option) {
   Given& given = given_.emplace_back();
   given.option = &option;
-  const std::string dashed = "--" + std::string(option.name);
-  switch (option.kind) {
-    case config::Option::Kind::kText:
-      given.handle = app.add_option(dashed, given.text, help_of(option));
-      break;
-    case config::Option::Kind::kList:
-      given.handle = app.add_option(dashed, given.list, help_of(option))->allow_extra_args(false);
-      break;
-    case config::Option::Kind::kSwitch:
-      given.handle = app.add_flag(dashed, given.flag, help_of(option));
-      break;
-    case config::Option::Kind::kToggle:
-      given.handle = app.add_flag(dashed + ",!--no-" + std::string(option.name), given.flag, help_of(option));
-      break;
+  using Kind = config::Option::Kind;
+  std::string name = "--" + std::string(option.name);
+  if (option.kind == Kind::kToggle) name += ",!--no-" + std::string(option.name);
+  KnownWord& word = words.add(name, &given.flag, help_of(option), std::string(option.value_name));
+  if (option.kind == Kind::kText) word.place = &given.text;
+  word.one_each = true;
+  if (option.kind == Kind::kList) {
+    word.place = &given.values;
+  } else {
+    word.given = &given.values;
   }
-  if (!option.value_name.empty()) given.handle->type_name(std::string(option.value_name));
 }
 
-void MountArguments::add_file(CLI::App& app, const std::string& config_help) {
-  app.add_option("--config", file_, config_help)->type_name("FILE");
+void MountArguments::add_file(Words& words, const std::string& config_help) {
+  words.add("--config", &file_, config_help, "FILE");
 }
 
-void MountArguments::add_to(CLI::App& app, const std::string& config_help) {
-  add_file(app, config_help);
-  for (const config::Option& option : config::mount_options()) add(app, option);
+void MountArguments::add_to(Words& words, const std::string& config_help) {
+  add_file(words, config_help);
+  for (const config::Option& option : config::mount_options()) add(words, option);
 }
 
-void MountArguments::add_chosen_to(CLI::App& app, const std::string& config_help,
+void MountArguments::add_chosen_to(Words& words, const std::string& config_help,
                                    std::span<const std::string_view> names) {
-  add_file(app, config_help);
+  add_file(words, config_help);
   for (const config::Option& option : config::mount_options()) {
-    if (std::ranges::find(names, option.name) != names.end()) add(app, option);
+    if (std::ranges::find(names, option.name) != names.end()) add(words, option);
   }
 }
 
-void MountArguments::add_facts_to(CLI::App& app, const std::string& config_help) {
+void MountArguments::add_facts_to(Words& words, const std::string& config_help) {
   constexpr std::array<std::string_view, 3> kNames{"python", "fingerprint", "environment"};
-  add_chosen_to(app, config_help, kNames);
+  add_chosen_to(words, config_help, kNames);
 }
 
-void MountArguments::add_remote_to(CLI::App& app, const std::string& config_help) {
+void MountArguments::add_remote_to(Words& words, const std::string& config_help) {
   constexpr std::array<std::string_view, 6> kNames{"remote",    "password-file", "ca-file",
                                                    "cert-file", "key-file",      "prefix"};
-  add_chosen_to(app, config_help, kNames);
+  add_chosen_to(words, config_help, kNames);
 }
 
 Result<void> MountArguments::check_toggles() const {
   for (const Given& one : given_) {
     if (one.option->kind != config::Option::Kind::kToggle) continue;
-    const std::vector<std::string>& results = one.handle->results();
-    if (std::adjacent_find(results.begin(), results.end(), std::not_equal_to<>()) == results.end()) continue;
+    if (std::ranges::adjacent_find(one.values, std::ranges::not_equal_to()) == one.values.end()) continue;
     const std::string name(one.option->name);
     return fail(ErrorCode::kInvalid,
                 "--" + name + " and --no-" + name + " contradict each other: command line: give one of them");
@@ -93,15 +87,10 @@ Result<void> MountArguments::check() const {
 config::RawValues MountArguments::values() const {
   config::RawValues values;
   for (const Given& one : given_) {
-    if (one.handle->count() == 0) continue;
-    std::vector<std::string>& given = values[std::string(one.option->name)];
-    if (one.option->kind == config::Option::Kind::kText) {
-      given.push_back(one.text);
-    } else if (one.option->kind == config::Option::Kind::kList) {
-      given = one.list;
-    } else {
-      given.emplace_back(one.flag ? "true" : "false");
-    }
+    if (one.values.empty()) continue;
+    const bool is_switch = one.option->value_name.empty();
+    values[std::string(one.option->name)] =
+        is_switch ? std::vector<std::string>{one.flag ? "true" : "false"} : one.values;
   }
   return values;
 }

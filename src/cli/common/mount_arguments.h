@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/common/words.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/config/settings.h"
 
@@ -15,7 +15,7 @@ namespace inductorfs::cli {
 
 /// The arguments of a command line that set the options of a mount (config::mount_options()), with --config. They stay
 /// text until settings are made from them, because the configuration file comes before them. It cannot be copied,
-/// because CLI11 keeps addresses of its members. Needs external synchronisation.
+/// because words have addresses of its members. Needs external synchronisation.
 class MountArguments {
  public:
   MountArguments() = default;
@@ -23,13 +23,13 @@ class MountArguments {
   MountArguments& operator=(const MountArguments&) = delete;
   ~MountArguments() = default;
 
-  void add_to(CLI::App& app, const std::string& config_help);
+  void add_to(Words& words, const std::string& config_help);
   /// Adds only the options that concern the facts of this host.
-  void add_facts_to(CLI::App& app, const std::string& config_help);
+  void add_facts_to(Words& words, const std::string& config_help);
   /// Adds only the options that name a server and say how to reach it.
-  void add_remote_to(CLI::App& app, const std::string& config_help);
+  void add_remote_to(Words& words, const std::string& config_help);
   /// Adds only the options with these names.
-  void add_chosen_to(CLI::App& app, const std::string& config_help, std::span<const std::string_view> names);
+  void add_chosen_to(Words& words, const std::string& config_help, std::span<const std::string_view> names);
   /// kInvalid for a value that no mount can have, and for options that contradict each other.
   [[nodiscard]] Result<void> check() const;
 
@@ -45,17 +45,16 @@ class MountArguments {
   [[nodiscard]] Result<config::Settings> facts_settings() const;
 
  private:
-  /// The place where CLI11 puts the values of one option.
+  /// The place of the values of one option.
   struct Given {
     const config::Option* option = nullptr;
-    CLI::Option* handle = nullptr;
     std::string text;
-    std::vector<std::string> list;
     bool flag = false;
+    std::vector<std::string> values;  ///< as they were given
   };
-  void add(CLI::App& app, const config::Option& option);
+  void add(Words& words, const config::Option& option);
   [[nodiscard]] Result<void> check_toggles() const;
-  void add_file(CLI::App& app, const std::string& config_help);
+  void add_file(Words& words, const std::string& config_help);
   [[nodiscard]] Result<void> apply_to(config::Settings& settings) const;
 
   std::string file_;

@@ -40,11 +40,10 @@ constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
 
 class DoctorCommand final : public Subcommand {
  public:
-  void add_to(CLI::App& app) override {
-    add_path(app, "MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root")
-        ->required(false);
-    add_json(app, json_);
-    options_.add_chosen_to(app, "look at what a mount with this TOML file would need", kOptions);
+  void add_to(Words& words) override {
+    words.add_path("MOUNTPOINT", path_, "directory of the mount; without it all mounts of this user and of root");
+    words.add_json(json_);
+    options_.add_chosen_to(words, "look at what a mount with this TOML file would need", kOptions);
   }
   [[nodiscard]] Result<void> check() const override { return options_.check(); }
   [[nodiscard]] int run(const config::Environment& environment) override {

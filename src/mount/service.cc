@@ -113,7 +113,6 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       layers_(std::move(layers)),
       socket_(config::runtime_directory(own_uid(), config::process_environment()) + "/" +
               config::socket_name(settings.mountpoint)),
-      also_(settings.mountpoint, settings.also, own_uid() == 0),
       store_watch_(settings_, *layers_),
       watch_(
           *layers_->remote, layers_->writes, log::redact_url(settings.remote),
@@ -156,13 +155,13 @@ Result<void> Service::start() {
 
 /// A place that cannot be had prevents no mount.
 void Service::show() {
-  const auto states = mounter_.show(Deadline::after(kPlacesPatience));
+  Result<std::vector<std::string>> states = mounter_.show(Deadline::after(kPlacesPatience));
   if (!states) {
     mounter_.close();  // what it says later is no answer to another question
     trouble_ = "the mount is not shown at its further places: " + states.error().what() + ": mount again";
     log::error("mount.mounter_failed", {{"why", states.error().what()}});
   }
-  also_.resume(states.value_or(std::vector<places::AlsoState>()));
+  note_.with([&](Note& known) { known.also = std::move(states).value_or(std::vector<std::string>()); });
 }
 
 Result<void> Service::resume() {
@@ -172,7 +171,6 @@ Result<void> Service::resume() {
   fail_point("takeover.threads_started");
   supervision_.serving();
   fail_point("takeover.serving");
-  also_.resume(note_.with([](const Note& noted) { return noted.also; }));
   const Result<void> listening = listen();
   // Jobs use the mount; that it cannot be asked about is no reason to take it from them.
   if (!listening) log::error("mount.control_failed", {{"socket", socket_}, {"why", listening.error().what()}});
@@ -186,11 +184,12 @@ Result<void> Service::resume() {
 
 /// For the next worker. Without it that one learns everything anew, which only takes longer.
 void Service::note() {
-  const Result<void> written = note_.with([&](Note& noted) {
-    noted.also = also_.states();
-    return notes_.write(noted);
-  });
+  const Result<void> written = note_.with([&](const Note& noted) { return notes_.write(noted); });
   if (!written) log::warning("mount.notes_not_written", {{"why", written.error().what()}});
+}
+
+std::vector<std::string> Service::also_states() const {
+  return note_.with([](const Note& noted) { return noted.also; });
 }
 
 void Service::stop() {
@@ -373,11 +372,11 @@ std::vector<std::string> Service::warnings() const {
 }
 
 std::string Service::status(const control::Peer* guest) {
-  return status_json({settings_, *layers_, watch_.knowledge(), also_.states(), host_watch_.news(), supervision_.news(),
+  return status_json({settings_, *layers_, watch_.knowledge(), also_states(), host_watch_.news(), supervision_.news(),
                       store_watch_.look(), heartbeat_.status(), session_->requests_by_user(), guest});
 }
 
-std::string Service::where() { return where_json(settings_.mountpoint, also_.states()); }
+std::string Service::where() { return where_json(settings_, also_states()); }
 
 Result<std::string> Service::explain(const std::string& path, const control::Peer* guest) {
   INDUCTORFS_TRY(store_watch_.answers());

@@ -18,7 +18,7 @@
 #include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/warmer.h"
-#include "inductorfs/places/also.h"
+#include "inductorfs/places/bind.h"
 #include "mount/cluster/heartbeat.h"
 #include "mount/mounter/mounter.h"
 #include "mount/mounter/notes.h"
@@ -108,6 +108,7 @@ class Service final : public control::MountControl {
   void find_own();
   void stop_threads();
   void note();
+  [[nodiscard]] std::vector<std::string> also_states() const;
   void start_threads();
   void renew_catalog();
   void await_catalog();
@@ -130,7 +131,6 @@ class Service final : public control::MountControl {
   std::string trouble_;       ///< of the further places, for the user
   std::string left_over_;     ///< what jobs wrote below the mount before (places::move_left_over()), for the user
   std::string socket_;
-  places::AlsoPlaces also_;
   StoreWatch store_watch_;
   RemoteWatch watch_;
   Heartbeat heartbeat_;

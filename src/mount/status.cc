@@ -7,11 +7,11 @@
 #include <ctime>
 #include <utility>
 
-#include "inductorfs/config/also_json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/worker_tree.h"
+#include "inductorfs/places/also.h"
 #include "mount/processes/asked_processes.h"
 #include "mount/processes/store_place.h"
 #include "mount/processes/worker_filter.h"
@@ -23,12 +23,12 @@ using config::to_line;
 
 namespace {
 
-Json also_list(const std::vector<places::AlsoState>& also) {
+/// Nobody has said anything of a place that the mounter could not be asked about.
+Json also_list(const std::vector<config::Also>& also, const std::vector<std::string>& states) {
   Json list = Json::array();
-  for (const places::AlsoState& state : also) {
-    Json one = config::also_to_json(state.also);
-    one["state"] = state.to_string();
-    list.push_back(std::move(one));
+  for (size_t i = 0; i < also.size(); ++i) {
+    const std::string state = i < states.size() ? states[i] : "not known";
+    list.push_back({{"name", also[i].name}, {"path", also[i].path}, {"state", state}});
   }
   return list;
 }
@@ -265,9 +265,10 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   if (facts.server.facts) {
     for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);
   }
-  for (const places::AlsoState& state : facts.also) {
-    if (state.kind == places::AlsoState::Kind::kFailed)
-      warnings.push_back("not shown at " + state.also.path + ": " + state.why);
+  for (size_t i = 0; i < std::min(facts.also.size(), facts.settings.also.size()); ++i) {
+    if (!facts.also[i].starts_with(places::kPlaceFailed)) continue;
+    const std::string why = facts.also[i].substr(places::kPlaceFailed.size());
+    warnings.push_back("not shown at " + facts.settings.also[i].path + ": " + why);
   }
   return warnings;
 }
@@ -322,15 +323,15 @@ std::string status_json(const StatusFacts& facts) {
                   {"unknown_programs", unknown_part(facts.layers.host->unknown_jobs())},
                   {"counters", counters},
                   {"histograms", histograms_part(facts.layers.counters)},
-                  {"also", also_list(facts.also)},
+                  {"also", also_list(facts.settings.also, facts.also)},
                   {"warnings", warnings_of(facts, files)},
                   {"private_families", private_part(facts.settings, facts.layers.host->state()->scopes)},
                   {"facts", facts_part(facts)},
                   {"takeover", takeover_part(facts.supervision)}});
 }
 
-std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also) {
-  return to_line({{"mountpoint", mountpoint}, {"pid", ::getpid()}, {"also", also_list(also)}});
+std::string where_json(const config::Settings& settings, const std::vector<std::string>& also) {
+  return to_line({{"mountpoint", settings.mountpoint}, {"pid", ::getpid()}, {"also", also_list(settings.also, also)}});
 }
 
 std::string explanation_json(const vfs::Explanation& e, const Json& nearest, const std::string& frozen) {

@@ -9,14 +9,17 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <iterator>
+#include <exception>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/fuse/session.h"
-#include "inductorfs/places/also_record.h"
+#include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 #include "inductorfs/places/place.h"
 #include "walk.h"
@@ -24,8 +27,14 @@
 namespace inductorfs::places {
 namespace {
 
-using Kind = AlsoState::Kind;
+using config::Json;
 
+/// What an ordinary user's daemon has linked, with the targets: no table of the kernel has that.
+using Links = std::map<std::string, std::string>;
+
+constexpr uint64_t kRecordLimit = 1ULL << 20;
+constexpr std::string_view kSocketSuffix = ".sock";
+constexpr std::string_view kRecordSuffix = ".also";
 /// More layers than this at one place are nothing that a daemon of ours made.
 constexpr int kMostLayers = 16;
 /// A bind mount whose directory is being renamed is looked for again.
@@ -158,25 +167,10 @@ Result<BindId> bind_instead(const Fd& source, const std::string& path, Place& pl
   return bind(source, place.fd);
 }
 
-/// Beside what a predecessor made on the way to the same place; outermost first, which is the shortest.
-void add_made(AlsoState& state, std::vector<std::string> made) {
-  state.made.insert(state.made.end(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
-  std::sort(state.made.begin(), state.made.end(),
-            [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
-  state.made.erase(std::unique(state.made.begin(), state.made.end()), state.made.end());
-}
-
-Result<void> bind_place(const std::string& mountpoint, const BindId& mount, AlsoState& state) {
-  INDUCTORFS_TRY_ASSIGN(auto place, open_place(state.also.path, 1));
-  const Result<Fd> source = open_source(mountpoint, mount, state.also.name, place.user);
-  const Result<BindId> bound = source ? bind_instead(*source, state.also.path, place) : fail(source.error());
-  if (!bound) {
-    remove_made(place.made);
-    return fail(bound.error());
-  }
-  add_made(state, std::move(place.made));
-  state.kind = Kind::kBound;
-  state.bound = *bound;
+Result<void> bind_place(const std::string& mountpoint, const BindId& mount, const config::Also& also) {
+  INDUCTORFS_TRY_ASSIGN(auto place, open_place(also.path, 1));
+  INDUCTORFS_TRY_ASSIGN(const auto source, open_source(mountpoint, mount, also.name, place.user));
+  INDUCTORFS_TRY(bind_instead(source, also.path, place));
   return {};
 }
 
@@ -186,193 +180,140 @@ std::string link_target(const Fd& directory, const std::string& name) {
   return size < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(size));
 }
 
-bool is_link_to(const std::string& path, const std::string& target) {
-  const Result<Fd> parent = open_parent(path);
-  return parent && link_target(*parent, name_of(path)) == target;
-}
-
-Result<void> link_place(const std::string& mountpoint, const BindId& mount, AlsoState& state) {
-  const std::string name = name_of(state.also.path);
-  INDUCTORFS_TRY_ASSIGN(auto parent, make_place(state.also.path.substr(0, state.also.path.rfind('/'))));
+Result<void> link_place(const std::string& mountpoint, const BindId& mount, const config::Also& also) {
+  INDUCTORFS_TRY(open_source(mountpoint, mount, also.name, std::nullopt));
+  INDUCTORFS_TRY_ASSIGN(const auto parent, make_place(also.path.substr(0, also.path.rfind('/'))));
   if (parent.covered) {
-    return fail(ErrorCode::kBusy, state.also.path + " lies in the inductorfs mount " + parent.covered->mount_point);
+    return fail(ErrorCode::kBusy, also.path + " lies in the inductorfs mount " + parent.covered->mount_point);
   }
-  const Result<Fd> source = open_source(mountpoint, mount, state.also.name, std::nullopt);
-  if (!source) {
-    remove_made(parent.made);
-    return fail(source.error());
-  }
-  const std::string target = mountpoint + "/" + state.also.name;
+  const std::string name = name_of(also.path);
+  const std::string target = mountpoint + "/" + also.name;
   const bool made = ::symlinkat(target.c_str(), parent.fd.get(), name.c_str()) == 0;
-  if (!made && (errno != EEXIST || link_target(parent.fd, name) != target)) {
-    remove_made(parent.made);
-    return fail(ErrorCode::kExists, state.also.path + " exists: remove it, or mount as root for a bind mount");
-  }
-  add_made(state, std::move(parent.made));
-  state.kind = Kind::kLinked;
-  return {};
+  if (made || (errno == EEXIST && link_target(parent.fd, name) == target)) return {};
+  return fail(ErrorCode::kExists, also.path + " exists: remove it, or mount as root for a bind mount");
 }
 
-void unbind(const std::string& mountpoint, const AlsoState& state) {
-  Result<void> done;
-  for (int look = 0; look < kMostLooks; ++look) {
-    const std::vector<MountEntry> table = read_mount_table();
-    const MountEntry* const entry = find_bind(table, state.bound);
-    if (entry == nullptr) return;  // taken away by an operator
-    // Another mount's has the numbers of ours by now, or whoever wrote them has lied.
-    const MountEntry* const shown = find_main_mount(table, *entry);
-    if (shown != nullptr && shown->mount_point != mountpoint && has_live_daemon(*shown)) {
-      done = fail(ErrorCode::kBusy, "it shows the mount " + shown->mount_point + " now");
-      break;
-    }
-    done = detach(*entry);
-    if (done) return;
-  }
-  log::error("places.also_left_behind", {{"path", state.also.path}, {"why", done.error().what()}});
+/// Removes the link unless somebody has turned it elsewhere.
+void unlink_place(const std::string& path, const std::string& target) {
+  const Result<Fd> parent = open_parent(path);
+  const std::string name = name_of(path);
+  if (!parent || link_target(*parent, name) != target) return;
+  (void)::unlinkat(parent->get(), name.c_str(), 0);  // gone already is as good
 }
 
-/// What a worker finds at the place of a mount that it has taken over.
-BindId find_bound(const std::string& mountpoint, const config::Also& also) {
-  const std::vector<MountEntry> table = read_mount_table();
-  const MountEntry* const mount = find_mount_at(table, mountpoint);
-  const MountEntry* const top = find_mount_at(table, also.path);
-  const bool shown = mount != nullptr && top != nullptr && top->is_ours() && top->device == mount->device;
-  return shown ? BindId{top->id, top->device} : BindId{};
+Links read_record(const std::string& path) {
+  const Result<std::string> bytes = read_file(AT_FDCWD, path, kRecordLimit);
+  if (!bytes) return {};
+  try {
+    return Json::from_cbor(*bytes).get<Links>();
+  } catch (const std::exception&) {
+    return {};  // damaged: then nobody knows of its links
+  }
+}
+
+/// As CBOR, because a path may have any byte.
+Result<void> write_record(const std::string& path, const Links& links) {
+  const std::vector<uint8_t> bytes = Json::to_cbor(Json(links));
+  return write_file_atomically(AT_FDCWD, path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 0600);
+}
+
+bool is_bind_of(const MountEntry& entry, const std::string& device) {
+  return entry.is_ours() && entry.device == device && entry.root != "/";
 }
 
 }  // namespace
 
-void take_away_place(const std::string& mountpoint, const AlsoState& state) {
-  if (state.kind == Kind::kBound) unbind(mountpoint, state);
-  if (state.kind == Kind::kLinked) {
-    const Result<Fd> parent = open_parent(state.also.path);
-    const std::string name = name_of(state.also.path);
-    if (parent && link_target(*parent, name) == mountpoint + "/" + state.also.name) {
-      (void)::unlinkat(parent->get(), name.c_str(), 0);  // gone already is as good
-    }
-  }
-  remove_made(state.made);
-}
-
-std::string AlsoState::to_string() const {
-  switch (kind) {
-    case Kind::kAbsent:
-      return "absent";
-    case Kind::kBound:
-      return "bound";
-    case Kind::kLinked:
-      return "linked";
-    case Kind::kFailed:
-      return "failed: " + why;
-  }
-  return "absent";
+std::string also_record_path(const std::string& socket) {
+  const size_t size = socket.ends_with(kSocketSuffix) ? socket.size() - kSocketSuffix.size() : socket.size();
+  return socket.substr(0, size) + std::string(kRecordSuffix);
 }
 
 AlsoPlaces::AlsoPlaces(std::string mountpoint, std::vector<config::Also> places, bool root, std::string record)
-    : mountpoint_(std::move(mountpoint)), root_(root), record_(std::move(record)) {
-  states_.with([&](std::vector<AlsoState>& states) {
-    for (config::Also& place : places) {
-      states.emplace_back();
-      states.back().also = std::move(place);
-    }
-  });
-}
+    : mountpoint_(std::move(mountpoint)), places_(std::move(places)), root_(root), record_(std::move(record)) {}
 
-/// A predecessor that was killed has left directories that nobody else would ever remove.
-void AlsoPlaces::inherit(std::vector<AlsoState>& fresh) const {
-  std::optional<AlsoRecord> record = record_.empty() ? std::nullopt : read_also_record(record_);
-  if (!record || record->mountpoint != mountpoint_) return;
-  for (AlsoState& old : record->places) {
-    const auto same = std::find_if(fresh.begin(), fresh.end(),
-                                   [&](const AlsoState& state) { return state.also.path == old.also.path; });
-    if (same == fresh.end()) {
-      take_away_place(record->mountpoint, old);
-    } else {
-      same->made = std::move(old.made);
-    }
+/// Before there are links, so that none is forgotten when this process is killed.
+void AlsoPlaces::record_links() const {
+  Links links;
+  for (const config::Also& also : places_) links.emplace(also.path, mountpoint_ + "/" + also.name);
+  for (const auto& [path, target] : read_record(record_)) {
+    if (!links.contains(path)) unlink_place(path, target);  // of a predecessor that was killed
   }
+  const Result<void> written = write_record(record_, links);
+  if (!written) log::warning("places.also_not_recorded", {{"why", written.error().what()}});
 }
 
-void AlsoPlaces::show(const BindId& mount, const std::function<void()>& after_each) {
-  std::vector<AlsoState> fresh = states();
-  inherit(fresh);
-  for (AlsoState& state : fresh) {
-    const Result<void> shown = root_ ? bind_place(mountpoint_, mount, state) : link_place(mountpoint_, mount, state);
+std::vector<std::string> AlsoPlaces::show(const BindId& mount) const {
+  if (!root_) record_links();
+  std::vector<std::string> states;
+  for (const config::Also& also : places_) {
+    const Result<void> shown = root_ ? bind_place(mountpoint_, mount, also) : link_place(mountpoint_, mount, also);
     if (shown) {
-      log::info("places.also_shown",
-                {{"path", state.also.path}, {"name", state.also.name}, {"state", state.to_string()}});
+      states.emplace_back(root_ ? "bound" : "linked");
+      log::info("places.also_shown", {{"path", also.path}, {"name", also.name}, {"state", states.back()}});
     } else {
       const Error& error = shown.error();
-      state.kind = Kind::kFailed;
-      state.why = error.what().empty() ? std::string(inductorfs::to_string(error.code())) : error.what();
-      log::warning("places.also_failed", {{"path", state.also.path}, {"why", state.why}});
+      const std::string why = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+      states.push_back(std::string(kPlaceFailed) + why);
+      log::warning("places.also_failed", {{"path", also.path}, {"why", why}});
     }
-    states_.with([&](std::vector<AlsoState>& states) { states = fresh; });
-    if (after_each) after_each();
   }
-  if (!record_.empty()) {
-    const Result<void> written = write_also_record(record_, {mountpoint_, fresh});
-    if (!written) log::warning("places.also_not_recorded", {{"why", written.error().what()}});
-  }
+  return states;
 }
 
-void AlsoPlaces::resume(const std::vector<AlsoState>& noted) {
-  std::vector<AlsoState> fresh = states();
-  for (AlsoState& state : fresh) {
-    const auto known =
-        std::find_if(noted.begin(), noted.end(), [&](const AlsoState& one) { return one.also == state.also; });
-    if (known != noted.end()) {
-      state = *known;
-    } else if (!root_ && is_link_to(state.also.path, mountpoint_ + "/" + state.also.name)) {
-      state.kind = Kind::kLinked;
-    }
-    if (!root_ || state.bound.mount != 0) continue;
-    state.bound = find_bound(mountpoint_, state.also);  // of a worker that noted nothing, or no numbers
-    if (state.bound.mount != 0) state.kind = Kind::kBound;
-  }
-  states_.with([&](std::vector<AlsoState>& states) { states = std::move(fresh); });
+void AlsoPlaces::hide(const BindId& mount) const {
+  if (root_) return detach_binds_of(mount.device, mountpoint_);
+  for (const config::Also& also : places_) unlink_place(also.path, mountpoint_ + "/" + also.name);
+  (void)::unlink(record_.c_str());  // where there are no places there is none
 }
 
-void AlsoPlaces::hide() {
-  const std::vector<AlsoState> shown = states();
-  for (auto state = shown.rbegin(); state != shown.rend(); ++state) take_away_place(mountpoint_, *state);
-  if (!record_.empty()) (void)::unlink(record_.c_str());  // mostly there is none
-  states_.with([](std::vector<AlsoState>& states) {
-    for (AlsoState& state : states) {
-      state.kind = Kind::kAbsent;
-      state.bound = {};
-      state.made.clear();
-    }
-  });
-}
-
-Result<void> AlsoPlaces::check_idle() const {
+Result<void> AlsoPlaces::check_idle(const BindId& mount) const {
   const std::vector<MountEntry> table = read_mount_table();
-  const std::vector<AlsoState> shown = states();
   std::vector<MountEntry> bound;
-  for (const AlsoState& state : shown) {
-    const MountEntry* const entry = find_bind(table, state.bound);
-    if (state.kind == Kind::kBound && entry != nullptr) bound.push_back(*entry);
+  for (const MountEntry& entry : table) {
+    if (is_bind_of(entry, mount.device)) bound.push_back(entry);
   }
   const fuse::MountUse use = bound.empty() ? fuse::MountUse() : fuse::mount_use(bound);
   if (use.mount_point.empty()) return {};
-  const MountEntry* const used = find_mount_at(table, use.mount_point);
-  const auto state =
-      std::ranges::find_if(shown, [&](const AlsoState& one) { return used != nullptr && one.bound.mount == used->id; });
-  const std::string path = state == shown.end() ? use.mount_point : state->also.path;
-  const std::string what = state == shown.end() ? mountpoint_ : mountpoint_ + "/" + state->also.name;
-  return fail(ErrorCode::kBusy, path + ", which shows " + what + ", is in use by " + use.users +
+  const MountEntry* const used = find_mount_at(bound, use.mount_point);
+  return fail(ErrorCode::kBusy, use.mount_point + ", which shows " + mountpoint_ + (used == nullptr ? "" : used->root) +
+                                    ", is in use by " + use.users +
                                     "; end that, or detach all with `inductorfs unmount --lazy " + mountpoint_ + "`");
 }
 
-std::vector<AlsoState> AlsoPlaces::states() const {
-  return states_.with([](const std::vector<AlsoState>& states) { return states; });
+void detach_binds_of(const std::string& device, const std::string& mountpoint) {
+  bool left = true;
+  for (int look = 0; left && look < kMostLooks; ++look) {
+    left = false;
+    const std::vector<MountEntry> table = read_mount_table();
+    for (const MountEntry& entry : table) {
+      if (!is_bind_of(entry, device)) continue;
+      const MountEntry* const shown = find_main_mount(table, entry);
+      if (shown != nullptr && shown->mount_point != mountpoint && has_live_daemon(*shown)) return;  // its number by now
+      const Result<void> done = detach(entry);
+      if (done) continue;
+      left = true;
+      if (look + 1 < kMostLooks) continue;
+      log::error("places.also_left_behind", {{"path", entry.mount_point}, {"why", done.error().what()}});
+    }
+  }
 }
 
-void detach_binds_of(const std::string& device) {
-  for (const MountEntry& entry : read_mount_table()) {
-    if (!entry.is_ours() || entry.device != device || entry.root == "/") continue;
-    (void)detach(entry);  // an ordinary user has none; as root it works or the next mount does it
+void take_back_places(const std::string& record) {
+  const Links links = read_record(record);
+  const std::vector<MountEntry> table = read_mount_table();
+  for (const auto& [path, target] : links) {
+    const MountEntry* const mount = find_mount_of(table, target);
+    if (mount != nullptr && mount->is_ours()) return;
+  }
+  for (const auto& [path, target] : links) unlink_place(path, target);
+  (void)::unlink(record.c_str());  // the next sweep tries again
+}
+
+void detach_orphaned_binds() {
+  const std::vector<MountEntry> table = read_mount_table();
+  for (const MountEntry& entry : table) {
+    const bool orphaned = entry.is_ours() && entry.root != "/" && find_main_mount(table, entry) == nullptr;
+    if (orphaned && is_dead_mount(entry.mount_point)) (void)detach(entry);  // the next sweep tries again
   }
 }
 

@@ -217,7 +217,7 @@ bool detach_dead_mounts(const std::string& path) {
     if (top == nullptr || !top->is_ours() || !is_dead_mount(path)) return layer > 0;
     // If that fails, the next mount or unmount tries it again.
     if (!unmount_if_there(path, {top->id, top->device}, true)) return layer > 0;
-    detach_binds_of(top->device);
+    detach_binds_of(top->device, path);
   }
   return true;
 }
@@ -253,7 +253,7 @@ Result<bool> free_mountpoint(const std::string& path) {
     log::info("places.dead_mount_replaced", {{"mountpoint", path}});
     const std::string device = top->device;
     INDUCTORFS_TRY(unmount_if_there(path, {top->id, device}, true));  // to end the waits may have been enough
-    detach_binds_of(device);
+    detach_binds_of(device, path);
   }
   return fail(ErrorCode::kBusy, "too many mounts: " + path + ": unmount them first");
 }
@@ -432,7 +432,7 @@ Result<Mountpoint> open_below_dead(const std::string& path) {
     return place;
   }
   INDUCTORFS_TRY(unmount_if_there(path, {top->id, top->device}, true));
-  detach_binds_of(top->device);
+  detach_binds_of(top->device, path);
   place.uncovered = true;
   return place;
 }

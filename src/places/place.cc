@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/text.h"
@@ -71,10 +72,7 @@ class Walk {
       const std::string name = rest_.back();
       rest_.pop_back();
       if (rest_.size() < linked_) linked_ = kNone;
-      if (const Result<void> done = enter(name); !done) {
-        remove_made(place_.made);
-        return fail(done.error());
-      }
+      INDUCTORFS_TRY(enter(name));
     }
     place_.fd = std::move(at_.fd);
     return std::move(place_);
@@ -139,7 +137,6 @@ class Walk {
     }
     if (failed == EEXIST) return false;  // another process made it meanwhile: judged as if it had been there
     if (failed != 0) return fail(error_from_errno(failed, "mkdir", path));
-    place_.made.push_back(path);
     return true;
   }
 
@@ -218,14 +215,6 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 Result<Fd> open_parent(const std::string& path) {
   INDUCTORFS_TRY_ASSIGN(auto parent, Walk(Purpose::kOpenPlace).to(parent_of(path)));
   return std::move(parent.fd);
-}
-
-void remove_made(const std::vector<std::string>& made) {
-  for (auto path = made.rbegin(); path != made.rend(); ++path) {
-    const Result<Fd> parent = open_parent(*path);
-    // In use by somebody else by now, which keeps those around it too.
-    if (!parent || ::unlinkat(parent->get(), name_of(*path).c_str(), AT_REMOVEDIR) != 0) return;
-  }
 }
 
 }  // namespace inductorfs::places

@@ -13,8 +13,7 @@
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/control/socket.h"
-#include "inductorfs/places/also_record.h"
-#include "inductorfs/places/own_mounts.h"
+#include "inductorfs/places/also.h"
 
 namespace inductorfs::places {
 namespace {
@@ -45,15 +44,6 @@ bool is_dangling(const std::string& path) {
   return ::stat(path.c_str(), &found) != 0 && errno == ENOENT;
 }
 
-bool has_mount(const std::string& record) {
-  const std::optional<AlsoRecord> told = read_also_record(record);
-  if (!told) return false;
-  for (const MountEntry& entry : read_mount_table()) {
-    if (entry.mount_point == told->mountpoint && entry.is_ours()) return true;
-  }
-  return false;
-}
-
 void sweep(const std::string& path, const struct stat& found, bool and_places) {
   const bool old = ::time(nullptr) - found.st_mtime > kTemporarySeconds;
   if (S_ISSOCK(found.st_mode)) {
@@ -63,7 +53,7 @@ void sweep(const std::string& path, const struct stat& found, bool and_places) {
       (void)::unlink(path.c_str());
   } else if (S_ISREG(found.st_mode) && path.ends_with(".also") && and_places) {
     const std::string socket = path.substr(0, path.rfind('.')) + ".sock";
-    if (!control::is_listening(socket) && !has_mount(path)) take_back_recorded(path);
+    if (!control::is_listening(socket)) take_back_places(path);
   } else if (S_ISREG(found.st_mode) && path.ends_with(".tmp") && old) {
     (void)::unlink(path.c_str());  // of a record that was being written
   }
@@ -72,6 +62,7 @@ void sweep(const std::string& path, const struct stat& found, bool and_places) {
 }  // namespace
 
 void sweep_runtime_directory(const std::string& directory, bool and_places) {
+  if (and_places) detach_orphaned_binds();
   if (!control::is_runtime_directory(directory, ::geteuid())) return;
   // Links last: they may lead to sockets that go.
   for (const bool links : {false, true}) {

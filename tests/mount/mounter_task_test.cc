@@ -58,22 +58,12 @@ TEST(MounterTask, OfAnotherReleaseOrCutOffIsAnError) {
 }
 
 TEST(MounterNote, IsReadAsItWasWrittenOrNotAtAll) {
-  MounterNote note{{77, "0:53"}, {}, true};
-  places::AlsoState state;
-  state.also = {"torch", "/var/\xff"};
-  state.kind = places::AlsoState::Kind::kBound;
-  state.made = {"/var/made"};
-  state.bound = {78, "0:53"};
-  note.also.push_back(state);
+  const MounterNote note{{77, "0:53"}, true};
   const std::string whole = to_bytes(note);
   const auto read = mounter_note_from(whole);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->own, note.own);
   EXPECT_TRUE(read->stays_dead);
-  ASSERT_EQ(read->also.size(), 1U);
-  EXPECT_EQ(read->also[0].also, state.also);
-  EXPECT_EQ(read->also[0].made, state.made);
-  EXPECT_EQ(read->also[0].bound, state.bound);
   for (size_t size = 0; size < whole.size(); ++size) {
     EXPECT_FALSE(mounter_note_from(std::string_view(whole).substr(0, size))) << size;
   }

@@ -22,13 +22,13 @@ TEST(ExplanationJson, TakesAPathOfAnyBytes) {
 }
 
 TEST(WhereJson, NamesTheFurtherPlaces) {
-  places::AlsoState state;
-  state.also = {"n", "/p"};
-  state.kind = places::AlsoState::Kind::kFailed;
-  state.why = "in the way";
-  const Json where = Json::parse(where_json("/m", {state}));
+  config::Settings settings;
+  settings.mountpoint = "/m";
+  settings.also = {{"n", "/p"}, {"nobody was asked about", "/q"}};
+  const Json where = Json::parse(where_json(settings, {"failed: in the way"}));
   EXPECT_EQ(where["mountpoint"], "/m");
-  EXPECT_EQ(where["also"][0]["state"], "failed: in the way");
+  EXPECT_EQ(where["also"][0], (Json{{"name", "n"}, {"path", "/p"}, {"state", "failed: in the way"}}));
+  EXPECT_EQ(where["also"][1]["state"], "not known");
 }
 
 }  // namespace

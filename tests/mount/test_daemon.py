@@ -236,7 +236,7 @@ def test_also_binds_appear_and_go(cluster, place):
     told = place.status()["also"][0]
     assert told["path"] == str(elsewhere) and told["name"] == "precompiled_headers"
     place.unmount()
-    assert not (place.root / "some").exists()
+    assert os.listdir(elsewhere) == [], "the directory that was made stays"
     nothing_is_left(place)
 
 
@@ -247,7 +247,7 @@ def test_also_is_what_torch_keeps_in_its_default_directory(cluster, place):
     assert compare.mounts_below(place.tmp) == [
         str(default / name) for name in ("precompiled_headers", "cache/should_pad", "cache/inductor_on_disk_cache")]
     place.unmount()
-    assert list(place.tmp.iterdir()) == []
+    assert not any(files for _, _, files in os.walk(place.tmp))
     assert mount(cluster, place, "--no-also").code == 0
     assert place.status()["also"] == [] and compare.mounts_below(place.tmp) == []
 

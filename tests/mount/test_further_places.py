@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import signal
+import subprocess
 
 import pytest
 from inductorfs_testing import compare, places
@@ -138,14 +139,14 @@ def test_the_default_place_is_that_of_the_mountpoints_owner(cluster, place, shar
         (headers / "own.h").write_text("theirs")
     assert (headers.parent.stat().st_uid, headers.stat().st_uid) == (NOBODY, NOBODY)
     place.unmount()
-    assert os.listdir(shared) == []
+    assert compare.mounts_below(shared) == [] and os.listdir(headers) == []
 
 
 def test_a_mount_of_another_user_is_not_shown_to_root(cluster, place, shared):
     os.chown(place.cache, NOBODY, NOBODY)
     mount(cluster, place, shared, "--also", f"precompiled_headers={shared}/torchinductor_root/precompiled_headers")
     assert place.status()["also"][0]["state"].startswith(f"failed: {place.cache} belongs to the user {NOBODY}")
-    assert not (shared / "torchinductor_root").exists()
+    assert os.listdir(shared / "torchinductor_root" / "precompiled_headers") == []
     assert compare.mounts_below(shared) == default_places(shared / f"torchinductor_{NAME}")[1:]
 
 
@@ -176,7 +177,7 @@ def test_a_place_whose_source_was_deleted_goes_with_the_mount(cluster, place, sh
     mount(cluster, place, shared)
     shutil.rmtree(place.cache / "precompiled_headers")
     place.unmount()
-    assert compare.mounts_below(place.root) == [] and os.listdir(shared) == []
+    assert compare.mounts_below(place.root) == []
 
 
 def test_a_place_whose_source_was_deleted_goes_after_a_new_worker_too(cluster, place, shared):
@@ -186,7 +187,65 @@ def test_a_place_whose_source_was_deleted_goes_after_a_new_worker_too(cluster, p
     os.kill(before, signal.SIGKILL)
     wait_until(lambda: place.status()["pid"] != before, 10, "the next worker")
     place.unmount()
-    assert compare.mounts_below(place.root) == [] and os.listdir(shared) == []
+    assert compare.mounts_below(place.root) == []
+
+
+def test_a_place_of_a_mount_that_was_unmounted_by_hand_goes_with_the_next_one(cluster, place, shared):
+    mount(cluster, place, shared)
+    there = default_places(shared / "torchinductor_root")
+    place.kill_daemon()
+    assert run(["umount", "--lazy", place.cache], {}, seconds=20).code == 0
+    assert compare.mounts_below(shared) == there
+    mount(cluster, place, shared, "--no-also")
+    assert compare.mounts_below(shared) == []
+
+
+def test_a_living_mounts_place_is_nobody_elses_to_take(cluster, place, shared):
+    """As a container has directories of a mount, and not the mount."""
+    own = place.root / "own"
+    own.mkdir()
+    mount(cluster, place, shared)
+    script = 'umount "$1" && "$0" mount "$2" --store "$3" --no-also && "$0" unmount "$2" && grep -c " $4/" /proc/self/mountinfo'
+    done = run(["unshare", "--mount", "sh", "-c", script, PROGRAM, place.cache, own, cluster.directory / "other", shared], place.env(),
+               seconds=60)
+    assert (done.code, done.out) == (0, f"{len(DEFAULT)}\n"), done
+
+
+@pytest.fixture
+def where_users_mount(cluster):
+    """Words before a command: for a mount namespace in which everybody may open /dev/fuse."""
+    device = cluster.directory / "fuse"
+    script = f"mknod {device} c 10 229 && chmod 666 {device} && mount --bind {device} /dev/fuse && echo made && exec cat"
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"made\n"
+        yield ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt"]
+
+
+@pytest.mark.parametrize("end", ["unmount", "kill and mount", "kill and unmount"])
+def test_links_of_an_ordinary_user_go_with_the_mount(cluster, place, shared, where_users_mount, end):
+    program = places.copy_programs(cluster.directory)
+    for path in (place.cache, place.store, place.home, place.root):
+        os.chown(path, NOBODY, NOBODY)
+    named, torch = shared / "named", shared / f"torchinductor_{NAME}"
+
+    def act(word, *options):
+        variables = place.env(TMPDIR=str(shared), LOGNAME=NAME)
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        return run([*where_users_mount, *user, program, word, place.cache, *options], variables, seconds=60)
+
+    begin = ["--store", place.store, "--log", place.log, *cluster.options()[:2], "--writers", "all"]
+    done = act("mount", *begin, "--also", f"cache/named={named}")
+    assert done.code == 0, done
+    links = {torch / name: place.cache / name for name in DEFAULT} | {named: place.cache / "cache" / "named"}
+    assert {path: path.readlink() for path in links} == links
+    if end != "unmount":
+        place.kill_daemon()
+    if end == "kill and mount":
+        assert act("mount", *begin, "--no-also").code == 0
+        assert not any(path.is_symlink() for path in links)
+    done = act("unmount", *(["--lazy"] if end == "kill and unmount" else []))
+    assert done.code == 0, done
+    assert not any(path.is_symlink() for path in links)
 
 
 # ---- what root's process keeps for itself

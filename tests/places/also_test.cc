@@ -16,6 +16,8 @@
 namespace inductorfs::places {
 namespace {
 
+using States = std::vector<std::string>;
+
 /// A plain directory stands for the mount: links are the same on it. Bind mounts are tested with a real one
 /// (tests/mount/test_further_places.py).
 class AlsoLinks : public ::testing::Test {
@@ -30,8 +32,9 @@ class AlsoLinks : public ::testing::Test {
     return entry == nullptr ? BindId{} : BindId{entry->id, entry->device};
   }
   AlsoPlaces places(const std::string& path, const std::string& name = "headers") {
-    return AlsoPlaces(mount_, {{name, path}}, false);
+    return AlsoPlaces(mount_, {{name, path}}, false, record_);
   }
+  static bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
   std::string target(const std::string& path) {
     std::array<char, 4096> text{};
     const ssize_t size = ::readlink(path.c_str(), text.data(), text.size());
@@ -40,38 +43,34 @@ class AlsoLinks : public ::testing::Test {
   testing::TemporaryDirectory directory_;
   std::string mount_ = directory_ / "mount";
   std::string place_ = directory_ / "tmp/torchinductor_x/headers";
+  std::string record_ = also_record_path(directory_ / "0123.sock");
   BindId here_ = mount_of(directory_.path());
 };
 
 TEST_F(AlsoLinks, ShowADirectoryOfTheMountElsewhere) {
-  AlsoPlaces also = places(place_);
-  EXPECT_EQ(also.states()[0].to_string(), "absent");
+  EXPECT_EQ(places(place_).show(here_), States{"linked"});
 
-  also.show(here_);
-
-  EXPECT_EQ(also.states()[0].to_string(), "linked");
   EXPECT_EQ(target(place_), mount_ + "/headers");
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, place_ + "/x.h", "text").has_value());
   EXPECT_EQ(read_file(AT_FDCWD, mount_ + "/headers/x.h", 100).value(), "text");
 }
 
 TEST_F(AlsoLinks, MakeTheDirectoryAsOpenAsTheMount) {
-  AlsoPlaces also = places(place_, "deep/headers");
-  also.show(here_);
+  EXPECT_EQ(places(place_, "deep/headers").show(here_), States{"linked"});
   struct stat found {};
   ASSERT_EQ(::stat((mount_ + "/deep/headers").c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 07777U & ~022U, 0751U & ~022U);
 }
 
-TEST_F(AlsoLinks, GoWithTheirParentsAtTheEnd) {
-  AlsoPlaces also = places(place_);
-  also.show(here_);
-  also.hide();
-  also.hide();
+TEST_F(AlsoLinks, GoAtTheEnd) {
+  const AlsoPlaces also = places(place_);
+  EXPECT_EQ(also.show(here_), States{"linked"});
+  also.hide(here_);
+  also.hide(here_);
 
-  EXPECT_EQ(also.states()[0].to_string(), "absent");
-  EXPECT_NE(::access((directory_ / "tmp").c_str(), F_OK), 0);
-  EXPECT_EQ(::access((mount_ + "/headers").c_str(), F_OK), 0);
+  EXPECT_EQ(target(place_), "");
+  EXPECT_TRUE(exists(mount_ + "/headers"));
+  EXPECT_FALSE(exists(record_));
 }
 
 /// As torch's on-disk caches lie in `cache`, where torch may have files already.
@@ -79,54 +78,78 @@ TEST_F(AlsoLinks, OfOneDirectoryLeaveWhatIsBesideThem) {
   const std::string cache = directory_ / "cache";
   ASSERT_EQ(::mkdir(cache.c_str(), 0755), 0);
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, cache + "/timings", "text").has_value());
-  AlsoPlaces also(mount_, {{"cache/a", cache + "/a"}, {"cache/b", cache + "/b"}}, false);
+  const AlsoPlaces also(mount_, {{"cache/a", cache + "/a"}, {"cache/b", cache + "/b"}}, false, record_);
 
-  also.show(here_);
+  EXPECT_EQ(also.show(here_), (States{"linked", "linked"}));
   for (const std::string name : {"a", "b"}) EXPECT_EQ(target(cache + "/" + name), mount_ + "/cache/" + name);
   EXPECT_NE(::access((mount_ + "/cache/timings").c_str(), F_OK), 0);
 
-  also.hide();
+  also.hide(here_);
   for (const std::string name : {"a", "b"}) EXPECT_EQ(target(cache + "/" + name), "");
   EXPECT_EQ(read_file(AT_FDCWD, cache + "/timings", 100).value(), "text");
 }
 
 TEST_F(AlsoLinks, TakeOverTheLinkOfADeadPredecessor) {
-  places(place_).show(here_);
-  AlsoPlaces also = places(place_);
-  also.show(here_);
-  EXPECT_EQ(also.states()[0].to_string(), "linked");
+  EXPECT_EQ(places(place_).show(here_), States{"linked"});
+  EXPECT_EQ(places(place_).show(here_), States{"linked"});
+  EXPECT_EQ(target(place_), mount_ + "/headers");
+}
+
+TEST_F(AlsoLinks, OfADeadPredecessorGoIfNobodyWantsThemAgain) {
+  EXPECT_EQ(places(directory_ / "other\xff \n").show(here_), States{"linked"});
+  EXPECT_EQ(places(place_).show(here_), States{"linked"});
+  EXPECT_EQ(target(directory_ / "other\xff \n"), "");
+  EXPECT_EQ(target(place_), mount_ + "/headers");
+}
+
+TEST_F(AlsoLinks, OfAMountThatIsGoneAreTakenBack) {
+  EXPECT_EQ(places(place_).show(here_), States{"linked"});
+  take_back_places(record_);
+  EXPECT_EQ(target(place_), "");
+  EXPECT_FALSE(exists(record_));
+}
+
+TEST_F(AlsoLinks, AreNotTakenBackByWhatIsNoRecord) {
+  EXPECT_EQ(places(place_).show(here_), States{"linked"});
+  const Result<std::string> whole = read_file(AT_FDCWD, record_, 1000);
+  ASSERT_TRUE(whole.has_value());
+  for (size_t size = 0; size < whole->size(); ++size) {
+    ASSERT_TRUE(write_file_atomically(AT_FDCWD, record_, whole->substr(0, size)).has_value());
+    take_back_places(record_);
+    EXPECT_EQ(target(place_), mount_ + "/headers") << size;
+  }
 }
 
 TEST_F(AlsoLinks, LeaveWhatIsThereAndSaySo) {
   ASSERT_TRUE(make_directories(place_).has_value());
-  AlsoPlaces also = places(place_);
+  const AlsoPlaces also = places(place_);
 
-  also.show(here_);
+  const States states = also.show(here_);
 
-  EXPECT_EQ(also.states()[0].to_string().find("failed: " + place_ + " exists: "), 0U) << also.states()[0].to_string();
-  also.hide();
+  EXPECT_EQ(states[0].find("failed: " + place_ + " exists: "), 0U) << states[0];
+  also.hide(here_);
   EXPECT_EQ(::access(place_.c_str(), F_OK), 0);
 }
 
 TEST_F(AlsoLinks, LeaveALinkThatSomebodyTurnedElsewhere) {
-  AlsoPlaces also = places(place_);
-  also.show(here_);
+  const AlsoPlaces also = places(place_);
+  EXPECT_EQ(also.show(here_), States{"linked"});
   ASSERT_EQ(::unlink(place_.c_str()), 0);
   ASSERT_EQ(::symlink("/elsewhere", place_.c_str()), 0);
 
-  also.hide();
+  also.hide(here_);
 
   EXPECT_EQ(target(place_), "/elsewhere");
 }
 
 TEST_F(AlsoLinks, FailAloneWhenTheMountHasAFileOfThatName) {
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, mount_ + "/file", "x").has_value());
-  AlsoPlaces also(mount_, {{"file", directory_ / "a"}, {"headers", directory_ / "b"}}, false);
+  const AlsoPlaces also(mount_, {{"file", directory_ / "a"}, {"headers", directory_ / "b"}}, false, record_);
 
-  also.show(here_);
+  const States states = also.show(here_);
 
-  EXPECT_EQ(also.states()[0].kind, AlsoState::Kind::kFailed);
-  EXPECT_EQ(also.states()[1].kind, AlsoState::Kind::kLinked);
+  EXPECT_TRUE(states[0].starts_with(kPlaceFailed)) << states[0];
+  EXPECT_EQ(states[1], "linked");
 }
 
 /// Another file system stands for the mount, below a directory that its owner exchanges for another one.
@@ -148,14 +171,13 @@ class AlsoExchanged : public AlsoLinks {
   void expect_refused() {
     ASSERT_EQ(::rename(other_.c_str(), around_.c_str()), 0);
     for (const bool root : {true, false}) {
-      AlsoPlaces also(around_ + "/m", {{"headers", place_}}, root);
-      also.show(there_);
-      EXPECT_EQ(also.states()[0].to_string(), "failed: " + around_ +
-                                                  "/m leads to something else than this mount: look who may rename "
-                                                  "the directories around it, and mount again");
+      const AlsoPlaces also(around_ + "/m", {{"headers", place_}}, root, record_);
+      EXPECT_EQ(also.show(there_), States{"failed: " + around_ +
+                                          "/m leads to something else than this mount: look who may rename "
+                                          "the directories around it, and mount again"});
       EXPECT_EQ(mount_of(place_), here_) << "nothing is bound";
-      EXPECT_NE(::access((directory_ / "tmp").c_str(), F_OK), 0);
-      also.hide();
+      EXPECT_EQ(target(place_), "");
+      also.hide(there_);
     }
     EXPECT_EQ(::rmdir(victim_.c_str()), 0) << "nothing was made in it";
   }
@@ -182,10 +204,8 @@ TEST_F(AlsoExchanged, ShowsNoMountBelowTheMount) {
   const std::string below = away_ + "/m/headers";
   ASSERT_EQ(::mkdir(below.c_str(), 0755), 0);
   ASSERT_EQ(::mount("below", below.c_str(), "tmpfs", 0, "mode=0755"), 0);
-  AlsoPlaces also(away_ + "/m", {{"headers", place_}}, true);
-  also.show(there_);
-  EXPECT_EQ(also.states()[0].to_string(),
-            "failed: " + below + " is another mount: unmount that, or name another place");
+  const AlsoPlaces also(away_ + "/m", {{"headers", place_}}, true, record_);
+  EXPECT_EQ(also.show(there_), States{"failed: " + below + " is another mount: unmount that, or name another place"});
   EXPECT_EQ(::umount2(below.c_str(), 0), 0);
 }
 

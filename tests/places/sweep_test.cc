@@ -9,7 +9,8 @@
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/control/socket.h"
-#include "inductorfs/places/also_record.h"
+#include "inductorfs/places/also.h"
+#include "inductorfs/places/own_mounts.h"
 #include "support/temporary_directory.h"
 
 namespace inductorfs::places {
@@ -48,10 +49,11 @@ TEST_F(RuntimeFiles, OfLivingDaemonsStay) {
   const Result<Fd> living = control::listen_at(path, 1);
   ASSERT_TRUE(living.has_value());
   ASSERT_EQ(::symlink(path.c_str(), (directory_ / "b.sock").c_str()), 0);
-  ASSERT_TRUE(write_also_record(directory_ / "a.also", {"/nowhere", {}}).has_value());
+  ASSERT_TRUE(write_file_atomically(AT_FDCWD, directory_ / "a.also", "").has_value());
   sweep();
   EXPECT_TRUE(exists(path));
   EXPECT_TRUE(exists(directory_ / "b.sock"));
+  EXPECT_TRUE(exists(directory_ / "a.also"));
 }
 
 TEST_F(RuntimeFiles, OfADaemonWithAFullBacklogStay) {
@@ -104,51 +106,25 @@ TEST_F(RuntimeFiles, BehindALinkAreNotSwept) {
   EXPECT_FALSE(control::is_runtime_directory(directory_.path(), ::geteuid() + 1));
 }
 
-TEST_F(RuntimeFiles, TellWhatADeadDaemonMade) {
-  const std::string made = directory_ / "made";
-  const std::string link = made + "/link";
-  ASSERT_EQ(::mkdir(made.c_str(), 0755), 0);
-  ASSERT_EQ(::symlink("/gone/headers", link.c_str()), 0);
-  AlsoState state;
-  state.also = {"headers", link};
-  state.kind = AlsoState::Kind::kLinked;
-  state.made = {made};
-  const std::string record = also_record_path(directory_ / "a.sock");
-  ASSERT_TRUE(write_also_record(record, {"/gone", {state}}).has_value());
-  sweep();
-  EXPECT_FALSE(exists(made));
-  EXPECT_FALSE(exists(record));
-}
-
-TEST_F(RuntimeFiles, ARecordKeepsEveryByteOfAPath) {
-  AlsoState state;
-  state.also = {"headers", "/tmp/\xff \n\""};
-  state.kind = AlsoState::Kind::kBound;
-  state.made = {"/tmp/\xff", "/tmp/\xff/b"};
-  state.bound = {~uint64_t{0}, "0:51"};
-  const std::string path = directory_ / "a.also";
-  ASSERT_TRUE(write_also_record(path, {"/mount\x01", {state}}).has_value());
-  const auto read = read_also_record(path);
-  ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->mountpoint, "/mount\x01");
-  ASSERT_EQ(read->places.size(), 1U);
-  EXPECT_EQ(read->places[0].also.path, state.also.path);
-  EXPECT_EQ(read->places[0].made, state.made);
-  EXPECT_EQ(read->places[0].bound, state.bound);
-}
-
-TEST_F(RuntimeFiles, ADamagedRecordTellsNothing) {
-  const std::string path = directory_ / "a.also";
-  for (const char* text : {"", "{", "[]", R"({"mountpoint":1})", R"({"mountpoint":"2f","places":3})",
-                           R"({"mountpoint":"zz","places":[]})"}) {
-    ASSERT_TRUE(write_file_atomically(AT_FDCWD, path, text).has_value());
-    EXPECT_FALSE(read_also_record(path).has_value()) << text;
+TEST_F(RuntimeFiles, TellWhatADeadDaemonLinked) {
+  testing::TemporaryDirectory mount;
+  const std::string link = directory_ / "link";
+  const AlsoPlaces places(mount.path(), {{"headers", link}}, false, also_record_path(directory_ / "a.sock"));
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const there = find_mount_of(table, mount.path());
+  ASSERT_NE(there, nullptr);
+  ASSERT_EQ(places.show({there->id, there->device}), std::vector<std::string>{"linked"});
+  sweep_runtime_directory(directory_.path(), false);
+  EXPECT_TRUE(exists(link));
+  {
+    const Result<Fd> living = control::listen_at(directory_ / "a.sock", 1);
+    ASSERT_TRUE(living.has_value());
+    sweep();
+    EXPECT_TRUE(exists(link));
   }
-  ASSERT_TRUE(write_file_atomically(AT_FDCWD, path,
-                                    R"({"mountpoint":"2f61","places":[7,{"path":"zz"},{"path":"61","made":[1]}]})")
-                  .has_value());
-  ASSERT_TRUE(read_also_record(path).has_value());
-  EXPECT_TRUE(read_also_record(path)->places.empty());
+  sweep();
+  EXPECT_FALSE(exists(link));
+  EXPECT_FALSE(exists(directory_ / "a.also"));
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "inductorfs/mount/remote_watch.h"
 #include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
-#include "inductorfs/places/also.h"
 
 /// The answers to the queries, as JSON. The command line makes text of them (src/cli/answer_text.h).
 namespace inductorfs::mount {
@@ -22,7 +21,7 @@ struct StatusFacts {
   const config::Settings& settings;
   const Layers& layers;
   RemoteWatch::Knowledge server;
-  std::vector<places::AlsoState> also;
+  std::vector<std::string> also;  ///< Note::also
   host::FactsNews news;
   SupervisionNews supervision;
   StoreNews store;
@@ -31,7 +30,7 @@ struct StatusFacts {
   const control::Peer* guest = nullptr;           ///< control::MountControl::status()
 };
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
-[[nodiscard]] std::string where_json(const std::string& mountpoint, const std::vector<places::AlsoState>& also);
+[[nodiscard]] std::string where_json(const config::Settings& settings, const std::vector<std::string>& also);
 /// `nearest` is the result of nearest_report(), or an empty object when it was not asked for; `frozen` says why nothing
 /// of the cluster is shown, and is empty when it is.
 [[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& nearest,

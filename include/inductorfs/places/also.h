@@ -1,67 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "inductorfs/base/guarded.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/places/bind.h"
 
 namespace inductorfs::places {
 
-/// A further place and its state.
-struct AlsoState {
-  enum class Kind { kAbsent, kBound, kLinked, kFailed };
-  config::Also also;
-  Kind kind = Kind::kAbsent;
-  std::string why;                ///< the reason for kFailed
-  std::vector<std::string> made;  ///< directories that were made for the place and are removed with it
-  BindId bound;                   ///< the bind mount of kBound
-  /// Returns "bound", "linked", "absent" or "failed: why".
-  [[nodiscard]] std::string to_string() const;
-};
+/// Before the reason, in the state of a place that is not shown.
+inline constexpr std::string_view kPlaceFailed = "failed: ";
 
 /// The further places at which directories of one mount are shown: by bind mounts for root, by symbolic links (where
 /// nothing is in the way) for other users. A place that cannot be had is a warning and never prevents the mount.
 ///
-/// show() and hide() go through the mount, so they need its threads to be running. Safe for concurrent use.
+/// What is shown is known from the kernel's list of mounts and from the links themselves, whoever asks. show() and
+/// hide() go through the mount, so they need its threads to be running. Immutable after construction.
 class AlsoPlaces {
  public:
-  /// `record` is the file that records what was put where (also_record.h); empty: there is no record.
-  AlsoPlaces(std::string mountpoint, std::vector<config::Also> places, bool root, std::string record = "");
+  /// `record` is a file that names the links, for whoever follows when this daemon is killed.
+  AlsoPlaces(std::string mountpoint, std::vector<config::Also> places, bool root, std::string record);
 
   /// Makes the directories in the mount and shows them. A place is refused when the mountpoint leads to another mount
   /// than `mount`, because then its directory would be made where whoever renamed the directories around it wants. It
   /// replaces what a dead predecessor left at a place, and does not touch the place itself before that, because a path
-  /// in a dead mount can hang. Directories that the predecessor had made are removed with this object's own. Calls
-  /// `after_each` when a place is shown, or is not; states() tells.
-  void show(const BindId& mount, const std::function<void()>& after_each = {});
-  /// Takes the places over from an earlier worker, in place of show(): as that worker recorded them in `noted`, else as
-  /// they are found.
-  void resume(const std::vector<AlsoState>& noted);
-  /// Removes all places; a bind mount that is in use is detached lazily. Idempotent.
-  void hide();
+  /// in a dead mount can hang. Returns for each place "bound", "linked" or kPlaceFailed with the reason.
+  [[nodiscard]] std::vector<std::string> show(const BindId& mount) const;
+  /// Removes all places of this mount; a bind mount that is in use is detached lazily. Idempotent.
+  void hide(const BindId& mount) const;
   /// Answers kBusy, and names the processes, when one works at one of the bound places.
-  [[nodiscard]] Result<void> check_idle() const;
-  [[nodiscard]] std::vector<AlsoState> states() const;
+  [[nodiscard]] Result<void> check_idle(const BindId& mount) const;
 
  private:
-  void inherit(std::vector<AlsoState>& fresh) const;
+  void record_links() const;
 
-  std::string mountpoint_;
-  bool root_;
-  std::string record_;
-  Guarded<std::vector<AlsoState>> states_;
+  const std::string mountpoint_;
+  const std::vector<config::Also> places_;
+  const bool root_;
+  const std::string record_;
 };
 
-/// Removes what was put at one place, with the directories that were made for it, as far as it still belongs to that
-/// mount.
-void take_away_place(const std::string& mountpoint, const AlsoState& state);
+/// Returns the path of the record that belongs to a control socket.
+[[nodiscard]] std::string also_record_path(const std::string& socket);
+/// Removes the links that the record of a killed daemon names, and the record, unless its mount is there, dead or
+/// alive.
+void take_back_places(const std::string& record);
 
-/// Detaches the bind mounts that show `device` ("major:minor") and those whose mount is gone, for a mount whose daemon
-/// died.
-void detach_binds_of(const std::string& device);
+/// Detaches the bind mounts that show directories of the file system `device` ("major:minor"), which was, or is,
+/// mounted at `mountpoint`, wherever their directories are by now. It leaves them alone if another mount that is served
+/// has that number.
+void detach_binds_of(const std::string& device, const std::string& mountpoint);
+/// Detaches the dead bind mounts of mounts that somebody has unmounted by hand after their daemon had died.
+void detach_orphaned_binds();
 
 }  // namespace inductorfs::places

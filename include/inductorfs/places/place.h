@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -21,7 +20,6 @@ struct PlaceUser {
 
 struct Place {
   Fd fd;                              ///< O_PATH
-  std::vector<std::string> made;      ///< directories that did not exist before, outermost first, no symbolic links
   std::optional<PlaceUser> user;      ///< the user of `torchinductor_<user>`, whose jobs look there
   std::optional<MountEntry> covered;  ///< the inductorfs mount that is there already, dead or alive
 };
@@ -34,9 +32,6 @@ struct Place {
 /// Symbolic links are followed only when they belong to root or to this user. An ordinary user may go through any
 /// directory. kNotPermitted names the directory in the way; kBusy means that an inductorfs mount is on the way.
 [[nodiscard]] Result<Place> make_place(const std::string& path);
-
-/// Removes those directories of `made` that are empty, innermost first, by the same walk.
-void remove_made(const std::vector<std::string>& made);
 
 /// Checks whether root may keep files of its own there: each directory of `path` that exists must belong to root, and
 /// must not be writable for everybody unless it is sticky. A group may have the right to write: /var/log has such a

@@ -33,7 +33,7 @@ Result<void> unmount_orphan(const std::string& mountpoint, bool lazy, const conf
   const places::BindId mount = entry == nullptr ? places::BindId{} : places::BindId{entry->id, entry->device};
   if (entry != nullptr) (void)places::end_waits_without_daemon(*entry);
   INDUCTORFS_TRY(places::unmount_if_there(mountpoint, mount, lazy));  // to end the waits may have been enough
-  places::detach_binds_of(mount.device);
+  places::detach_binds_of(mount.device, mountpoint);
   (void)places::detach_dead_mounts(mountpoint);  // those that were below it
   places::sweep_runtime_directory(config::runtime_directory(::geteuid(), environment), true);
   return {};

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <set>
 
-#include "inductorfs/config/also_json.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/text.h"
@@ -88,18 +87,21 @@ struct Shown {
   std::vector<config::Also> also;
 };
 
+/// Not as it is printed: a path.
+std::string bytes_at(const Json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
 std::optional<Shown> ask_where(const std::string& socket) {
   const Result<std::string> answer = control::ask(socket, control::where_request(), Deadline::after(kWherePatience));
   const Result<std::string> result = answer ? control::parse_answer(*answer) : answer;
   if (!result) return std::nullopt;
   const Json where = Json::parse(*result, nullptr, false);
-  Shown shown;
-  shown.socket = socket;
-  const auto mountpoint = where.find("mountpoint");
-  if (mountpoint == where.end() || !mountpoint->is_string()) return std::nullopt;  // not as it was printed: a path
-  shown.mountpoint = mountpoint->get<std::string>();
+  Shown shown{socket, bytes_at(where, "mountpoint"), {}};
+  if (shown.mountpoint.empty()) return std::nullopt;
   for (const Json& item : config::part_of(where, "also")) {
-    if (auto also = config::also_from_json(item)) shown.also.push_back(std::move(*also));
+    shown.also.push_back({bytes_at(item, "name"), bytes_at(item, "path")});
   }
   return shown;
 }

@@ -12,7 +12,6 @@
 #include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/config/error_json.h"
-#include "inductorfs/places/also_state_json.h"
 
 namespace inductorfs::mount {
 
@@ -112,9 +111,8 @@ Result<Json> Mounter::hear(Deadline deadline, Fd& device) {
     if (take_line(json)) continue;
     const auto place = json.find("place");
     if (place == json.end()) return json;
-    auto state = places::state_from_json(*place);
-    if (!state) return fail(no_answer());
-    heard_.push_back(std::move(*state));
+    if (!place->is_string()) return fail(no_answer());
+    heard_.push_back(place->get<std::string>());
   }
 }
 
@@ -146,7 +144,7 @@ Result<Json> Mounter::ask_child(const char* word, Deadline deadline) {
   return fail(not_answered(ErrorCode::kUnavailable, "it has ended; see the log"));
 }
 
-Result<std::vector<places::AlsoState>> Mounter::show(Deadline deadline) {
+Result<std::vector<std::string>> Mounter::show(Deadline deadline) {
   INDUCTORFS_TRY(ask_child(kShow, deadline));
   return std::move(heard_);
 }

@@ -52,8 +52,9 @@ class Mounter {
   /// Mounts. Errors are those of places::open_mountpoint(), fuse::mount() and places::find_own_mount(); kTimedOut.
   [[nodiscard]] Result<Mounted> mount(Deadline deadline);
   /// Shows the mount, which serves requests, at its further places, and detaches those of the dead mount that it has
-  /// replaced. Returns their states.
-  [[nodiscard]] Result<std::vector<places::AlsoState>> show(Deadline deadline);
+  /// replaced. Returns the state of each
+  /// (places::AlsoPlaces::show()).
+  [[nodiscard]] Result<std::vector<std::string>> show(Deadline deadline);
   /// Moves what jobs wrote into the directory below the mount, where a dead one was before, to a directory beside it.
   /// Returns what a person should know about that.
   [[nodiscard]] Result<std::string> uncover(Deadline deadline);
@@ -93,8 +94,8 @@ class Mounter {
   [[nodiscard]] Result<void> ask(const char* word, const std::string& request, Milliseconds patience) const;
 
   const fingerprint::ExaminerLink link_;
-  Session session_;                       ///< of kMount
-  std::vector<places::AlsoState> heard_;  ///< what it has said of places since it was asked
+  Session session_;                 ///< of kMount
+  std::vector<std::string> heard_;  ///< what it has said of places since it was asked
 };
 
 }  // namespace inductorfs::mount

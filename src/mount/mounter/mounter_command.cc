@@ -27,8 +27,6 @@
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/mount/worker_user.h"
-#include "inductorfs/places/also_record.h"
-#include "inductorfs/places/also_state_json.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/sweep.h"
 #include "inductorfs/redis/url.h"
@@ -153,7 +151,7 @@ Result<bool> HostMounts::take_back_earlier() {
 }
 
 Result<void> HostMounts::note(const places::BindId& own) {
-  return notes_.write(to_bytes(MounterNote{own, also_.states(), stays_dead_}));
+  return notes_.write(to_bytes(MounterNote{own, stays_dead_}));
 }
 
 void HostMounts::mount(int session) {
@@ -163,11 +161,10 @@ void HostMounts::mount(int session) {
        made->mounted.device.get());
   made->mounted.device.reset();  // the mount is dead when its worker is
   if (!hears(session, Mounter::kShow)) return;
-  also_.show(made->own, [&] { (void)note(made->own); });  // for whoever follows if this one is killed
+  const std::vector<std::string> states = also_.show(made->own);
   // Its number belongs to no other mount yet: `place` holds it.
-  if (made->place.dead) places::detach_binds_of(made->place.device);
-  if (const Result<void> noted = note(made->own); !noted) return send(session, config::error_to_json(noted.error()));
-  for (const places::AlsoState& state : also_.states()) send(session, {{"place", places::state_to_json(state)}});
+  if (made->place.dead) places::detach_binds_of(made->place.device, task_.mountpoint);
+  for (const std::string& state : states) send(session, {{"place", state}});
   send(session, Json::object());
   if (!hears(session, Mounter::kUncover)) return;
   // As late as this: a call that had found the directory before it was covered may have made its file after that.
@@ -190,14 +187,13 @@ Result<places::BindId> HostMounts::resume() {
                     task_.mountpoint + "`");
   }
   if (noted->own.mount == 0) return places::BindId{};
-  also_.resume(noted->also);
   stays_dead_ = noted->stays_dead;
   return noted->own;
 }
 
 Result<void> HostMounts::unmount(bool lazy) {
   INDUCTORFS_TRY_ASSIGN(const auto own, resume());
-  if (!lazy) INDUCTORFS_TRY(also_.check_idle());
+  if (!lazy) INDUCTORFS_TRY(also_.check_idle(own));
   return places::unmount_if_there(task_.mountpoint, own, lazy);
 }
 
@@ -206,7 +202,7 @@ Result<void> HostMounts::leave() {
   INDUCTORFS_TRY_ASSIGN(const auto own, resume());
   if (own.mount == 0 || stays_dead_) return {};
   Result<void> done = places::unmount_if_there(task_.mountpoint, own, true);
-  also_.hide();
+  also_.hide(own);
   (void)places::detach_dead_mounts(task_.mountpoint);           // mostly none
   places::sweep_runtime_directory(runtime_directory(), false);  // links of other spellings that a killed one left
   return done ? note({}) : done;

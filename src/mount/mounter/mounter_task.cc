@@ -9,7 +9,6 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/settings_json.h"
 #include "inductorfs/mount/worker_user.h"
-#include "inductorfs/places/also_state_json.h"
 #include "inductorfs/redis/url.h"
 #include "mount/processes/secrets.h"
 
@@ -72,19 +71,13 @@ Result<MounterTask> mounter_task_from(std::string_view bytes) {
 }
 
 std::string to_bytes(const MounterNote& note) {
-  return bytes_of({{"mount", note.own.mount},
-                   {"device", note.own.device},
-                   {"also", places::states_to_json(note.also)},
-                   {"stays_dead", note.stays_dead}});
+  return bytes_of({{"mount", note.own.mount}, {"device", note.own.device}, {"stays_dead", note.stays_dead}});
 }
 
 std::optional<MounterNote> mounter_note_from(std::string_view bytes) {
   try {
     const Cbor json = Cbor::from_cbor(bytes);
-    auto also = places::states_from_json(json.at("also"));
-    if (!also) return std::nullopt;
     return MounterNote{{json.at("mount").get<uint64_t>(), json.at("device").get<std::string>()},
-                       std::move(*also),
                        json.at("stays_dead").get<bool>()};
   } catch (const std::exception&) {
     return std::nullopt;  // another version's: everything is found out again

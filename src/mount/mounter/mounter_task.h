@@ -38,7 +38,6 @@ struct MounterTask {
 /// What a mounter has mounted, for the next one. Immutable value.
 struct MounterNote {
   places::BindId own;  ///< the mount; empty when it was taken down
-  std::vector<places::AlsoState> also;
   /// It has replaced a dead mount and does not serve yet. If the start fails, it is to stay, dead, so that jobs go on
   /// getting ENOTCONN.
   bool stays_dead = false;

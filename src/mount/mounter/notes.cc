@@ -5,7 +5,6 @@
 #include <exception>
 
 #include "inductorfs/config/json.h"
-#include "inductorfs/places/also_state_json.h"
 
 namespace inductorfs::mount {
 
@@ -30,10 +29,8 @@ Result<void> write_number(int memory, uint64_t number, uint64_t at) {
 }
 
 std::string encode(const Note& noted) {
-  const Json json = {{"facts", noted.facts.to_json()},
-                     {"learned", noted.learned},
-                     {"traces", noted.traces},
-                     {"also", places::states_to_json(noted.also)}};
+  const Json json = {
+      {"facts", noted.facts.to_json()}, {"learned", noted.learned}, {"traces", noted.traces}, {"also", noted.also}};
   const std::vector<uint8_t> bytes = Json::to_cbor(json);
   return {bytes.begin(), bytes.end()};
 }
@@ -43,10 +40,8 @@ std::optional<Note> decode(std::string_view bytes) {
     const Json json = Json::from_cbor(bytes);
     Result<fingerprint::Fingerprint> facts = fingerprint::Fingerprint::from_json(json.at("facts").get<std::string>());
     if (!facts) return std::nullopt;
-    auto also = places::states_from_json(json.at("also"));
-    if (!also) return std::nullopt;
     return Note{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(),
-                std::move(*also)};
+                json.at("also").get<std::vector<std::string>>()};
   } catch (const std::exception&) {
     return std::nullopt;  // another version's: everything is found out again
   }

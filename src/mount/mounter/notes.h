@@ -9,7 +9,6 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/fingerprint/fingerprint.h"
-#include "inductorfs/places/also.h"
 
 namespace inductorfs::mount {
 
@@ -18,8 +17,8 @@ namespace inductorfs::mount {
 struct Note {
   fingerprint::Fingerprint facts;
   std::time_t learned = 0;
-  std::string traces;  ///< digest of the host's traces at that time; empty: not known
-  std::vector<places::AlsoState> also;
+  std::string traces;             ///< digest of the host's traces at that time; empty: not known
+  std::vector<std::string> also;  ///< the state of each further place, as it was shown
 };
 
 /// Bytes that one process leaves for the next one of its kind, in memory that the supervisor keeps open for the mount's

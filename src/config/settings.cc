@@ -323,16 +323,9 @@ Result<void> check_places(const Settings& settings) {
   return {};
 }
 
-/// torch looks for these in its default directory, whatever TORCHINDUCTOR_CACHE_DIR says: the precompiled header of the
-/// C++ backend, and the caches of the family on_disk_cache. Not `cache` as a whole: what is shown is its user's alone,
-/// while all users of a mount write timings there.
-constexpr std::string_view kDefaultPlaces[] = {"precompiled_headers", "cache/should_pad",
-                                               "cache/inductor_on_disk_cache"};
-
 void add_default_also(Settings& settings, const std::string& torch) {
   if (is_at_or_below(torch, settings.mountpoint) || is_at_or_below(settings.mountpoint, torch)) return;
-  for (const std::string_view name : kDefaultPlaces) {
-    const Also place{std::string(name), torch + "/" + std::string(name)};
+  for (const Also& place : default_places(torch)) {
     const bool given = std::any_of(settings.also.begin(), settings.also.end(), [&](const Also& also) {
       return also.path == place.path || also.name == place.name;
     });
@@ -421,6 +414,17 @@ Result<void> apply(const RawValues& values, const std::string& where, const std:
     }
   }
   return {};
+}
+
+/// torch looks for these in its default directory, whatever TORCHINDUCTOR_CACHE_DIR says: the precompiled header of the
+/// C++ backend, and the caches of the family on_disk_cache. Not `cache` as a whole: what is shown is its user's alone,
+/// while all users of a mount write timings there.
+std::vector<Also> default_places(const std::string& torch) {
+  std::vector<Also> places;
+  for (const char* name : {"precompiled_headers", "cache/should_pad", "cache/inductor_on_disk_cache"}) {
+    places.push_back({name, torch + "/" + name});
+  }
+  return places;
 }
 
 void give_default_places(Settings& settings, const User& owner) {

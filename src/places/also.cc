@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <exception>
 #include <map>
 #include <optional>
@@ -172,12 +170,6 @@ Result<void> bind_place(const std::string& mountpoint, const BindId& mount, cons
   INDUCTORFS_TRY_ASSIGN(const auto source, open_source(mountpoint, mount, also.name, place.user));
   INDUCTORFS_TRY(bind_instead(source, also.path, place));
   return {};
-}
-
-std::string link_target(const Fd& directory, const std::string& name) {
-  std::array<char, PATH_MAX> target{};
-  const ssize_t size = ::readlinkat(directory.get(), name.c_str(), target.data(), target.size());
-  return size < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(size));
 }
 
 Result<void> link_place(const std::string& mountpoint, const BindId& mount, const config::Also& also) {

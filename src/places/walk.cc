@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 
 namespace inductorfs::places {
 namespace {
@@ -47,6 +49,12 @@ Result<Step> step_into(const Step& at, const std::string& name, const std::strin
   INDUCTORFS_TRY(check_server(*found, path));
   entered = *found;
   return next;
+}
+
+std::string link_target(const Fd& directory, const std::string& name) {
+  std::array<char, PATH_MAX> target{};
+  const ssize_t size = ::readlinkat(directory.get(), name.c_str(), target.data(), target.size());
+  return size < 0 ? std::string() : std::string(target.data(), static_cast<size_t>(size));
 }
 
 Result<Step> open_path(const std::string& path) {

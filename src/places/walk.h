@@ -32,6 +32,9 @@ struct Step {
 [[nodiscard]] Result<Step> step_into(const Step& at, const std::string& name, const std::string& path,
                                      std::optional<MountEntry>& entered);
 
+/// Returns where the symbolic link leads; empty when `name` is none.
+[[nodiscard]] std::string link_target(const Fd& directory, const std::string& name);
+
 /// Opens what is at this absolute path now, by such steps.
 [[nodiscard]] Result<Step> open_path(const std::string& path);
 

@@ -248,6 +248,38 @@ def test_links_of_an_ordinary_user_go_with_the_mount(cluster, place, shared, whe
     assert not any(path.is_symlink() for path in links)
 
 
+# ---- what a job links by itself
+
+def test_an_ordinary_users_job_links_its_own_directories_of_roots_mount(cluster, place, shared, victim):
+    program = places.copy_programs(cluster.directory)
+    place.cache.chmod(0o1777)
+    mount(cluster, place, shared, "--no-also")
+    torch, own = shared / f"torchinductor_{NAME}", place.cache / NAME
+
+    def link(*words):
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        done = run([*user, program, "env", "--links", place.cache, *words], place.env(TMPDIR=str(shared), LOGNAME=NAME), seconds=30)
+        assert done.code == 0 and f"TORCHINDUCTOR_CACHE_DIR={place.cache}/" in done.out, done
+        return done.err.splitlines()
+
+    (place.cache / "open").mkdir()
+    (place.cache / "open").chmod(0o777)
+    why = f"{place.cache / 'open'} belongs to the user 0, and others may replace what lies there"
+    assert link("--root", "open") == [f"inductorfs: no links are made: {why}"]
+    made = [f"inductorfs: {torch / name} leads into the mount" for name in DEFAULT]
+    assert [link(), link()] == [made, made]
+    assert {(torch / name).readlink() for name in DEFAULT} == {own / name for name in DEFAULT}
+    with acting_as(NOBODY):
+        (torch / "precompiled_headers" / "x.h").write_text("theirs")
+        assert (own / "precompiled_headers" / "x.h").stat().st_uid == NOBODY
+        shutil.rmtree(torch)
+    (shared / f"torchinductor_{NAME}").mkdir()
+    assert link() == [f"inductorfs: no links are made: {torch} belongs to the user 0"] and os.listdir(torch) == []
+    torch.rmdir()
+    torch.symlink_to(victim)
+    assert link() == [f"inductorfs: no links are made: {torch} is a link, or no directory"] and os.listdir(victim) == ["secret"]
+
+
 # ---- what root's process keeps for itself
 
 def refused(cluster, place, *more):

@@ -212,6 +212,12 @@ def test_replicas_of_an_engine_have_its_variables_and_directories(cluster_of_nod
     with PodContainer(node, pod, "engine", Volumes(node, pod), command=IDLE) as engine:
         for variable, path in variables.items():
             assert engine.run("test", "-d", path, "-a", "-w", path).code == 0, variable
+        [script] = container_of(pod, "engine")["args"]
+        started = engine.run("sh", "-c", script.replace("exec vllm serve", "echo starts"))
+        assert started.code == 0 and started.out.endswith("starts /models/model\n"), started
+        headers = "/tmp/torchinductor_root/precompiled_headers"
+        assert engine.run("readlink", headers).out == f"{variables['TORCHINDUCTOR_CACHE_DIR']}/precompiled_headers\n", started
+        assert engine.run("test", "-d", headers, "-a", "-w", headers).code == 0
 
 
 def test_without_hostpid_nothing_is_shared(cluster_of_nodes):

@@ -169,6 +169,9 @@ struct Configuration {
 /// Fills in what was not given (store, default --also) and refuses settings that cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
 
+/// Returns the default places: what torch keeps in `torch`, its default directory.
+[[nodiscard]] std::vector<Also> default_places(const std::string& torch);
+
 /// A mount of root serves the mountpoint's owner: the default places are where that user's torch looks. Before, they
 /// are where this process's user looks.
 void give_default_places(Settings& settings, const User& owner);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 
 #include "cli/common/answer_text.h"
 #include "cli/common/answers.h"
@@ -12,6 +13,7 @@
 #include "cli/common/shell_word.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/layout/user_caches.h"
+#include "inductorfs/places/links.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 
@@ -126,6 +128,19 @@ std::string directories_text(const Json& directories, std::string_view format) {
   return text + "# (an init container with the pod's user):\n# command: [mkdir, -p" + words + "]\n";
 }
 
+/// A link that cannot be had is no reason to have no variables.
+void make_links(const std::string& root, const config::User& user, const config::Environment& environment) {
+  const auto told = answer_of_child(user.uid, Deadline::after(kPatience), [&] {
+    const auto links = places::link_default_places(root, config::torch_default_directory(user, environment));
+    if (!links) return "inductorfs: no links are made: " + config::printable(links.error().what()) + "\n";
+    std::string lines;
+    for (const std::string& link : *links) lines += "inductorfs: " + config::printable(link) + "\n";
+    return lines;
+  });
+  const std::string late = "inductorfs: no links are made: " + config::printable(root) + " did not answer in time\n";
+  (void)std::fputs(told.value_or(late).c_str(), stderr);
+}
+
 class EnvCommand final : public Subcommand {
  public:
   void add_to(Words& words) override {
@@ -136,8 +151,9 @@ class EnvCommand final : public Subcommand {
         .add("--format", &format_,
              "print them for a shell (sh), docker, a unit of systemd, a pod (k8s) or as json [sh]", "FORMAT")
         .among = {kFormats.begin(), kFormats.end()};
+    words.add("--links", &links_, "link what torch keeps in its default directory into the mount");
     words.add("--unset", &unset_, "print the command that takes them out of a shell again; the mount may be gone")
-        .excludes = {"--root", "--format"};
+        .excludes = {"--root", "--format", "--links"};
   }
   [[nodiscard]] Result<void> check() const override {
     const bool leads_out = !root_.empty() && config::absolute_path(root_, "/") != "/" + root_;
@@ -169,6 +185,7 @@ class EnvCommand final : public Subcommand {
     }
     if (fits) fits = check_can_be_written(root, format_);
     if (!fits) return fail_query(fits.error(), format_ == "json");
+    if (links_) make_links(root, user, environment);
     return print(variables_text(root, format_, user.name.empty() ? std::to_string(user.uid) : std::string()));
   }
 
@@ -177,6 +194,7 @@ class EnvCommand final : public Subcommand {
   std::string root_;
   std::string format_ = "sh";
   bool unset_ = false;
+  bool links_ = false;
 };
 
 }  // namespace

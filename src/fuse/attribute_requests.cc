@@ -13,12 +13,12 @@
 namespace inductorfs::fuse {
 namespace {
 
-using vfs::FileSystem;
 using vfs::NodeId;
+using vfs::Operations;
 
 void get_attributes(fuse_req_t request, fuse_ino_t node, fuse_file_info*) noexcept {
-  serve(request, Operation::kGetattr, [&](FileSystem& file_system, KernelReply& reply) {
-    reply.attributes(file_system.get_attributes(NodeId{node}));
+  serve(request, Operation::kGetattr, [&](const Operations& files, KernelReply& reply) {
+    reply.attributes(files.attributes.get_attributes(NodeId{node}));
   });
 }
 
@@ -29,15 +29,15 @@ bool clears_privileges(const vfs::AttributeChange& change) {
 }
 
 void set_attributes(fuse_req_t request, fuse_ino_t node, struct stat* attributes, int valid, fuse_file_info*) noexcept {
-  serve(request, Operation::kSetattr, [&](FileSystem& file_system, KernelReply& reply) {
+  serve(request, Operation::kSetattr, [&](const Operations& files, KernelReply& reply) {
     vfs::AttributeChange change = to_change(*attributes, valid);
     if (clears_privileges(change)) {
-      const auto before = file_system.get_attributes(NodeId{node});
+      const auto before = files.attributes.get_attributes(NodeId{node});
       if (!before) return reply.fail(before.error());
       const mode_t kept = without_privileges(before->mode);
       if (S_ISREG(before->mode) && kept != before->mode) change.mode = kept & 07777;
     }
-    reply.attributes(file_system.set_attributes(NodeId{node}, change, caller_of(request)));
+    reply.attributes(files.attributes.set_attributes(NodeId{node}, change, caller_of(request)));
   });
 }
 
@@ -53,14 +53,14 @@ void get_xattr(fuse_req_t request, fuse_ino_t node, const char* name, size_t siz
   if (const int refused = refused_attribute(name, ENODATA); refused != 0) {
     return refuse(request, Operation::kGetxattr, refused);
   }
-  serve(request, Operation::kGetxattr, [&](FileSystem& file_system, KernelReply& reply) {
-    reply.sized(file_system.get_xattr(NodeId{node}, name), size);
+  serve(request, Operation::kGetxattr, [&](const Operations& files, KernelReply& reply) {
+    reply.sized(files.attributes.get_xattr(NodeId{node}, name), size);
   });
 }
 
 void list_xattrs(fuse_req_t request, fuse_ino_t node, size_t size) noexcept {
-  serve(request, Operation::kListxattr, [&](FileSystem& file_system, KernelReply& reply) {
-    const auto names = file_system.list_xattrs(NodeId{node});
+  serve(request, Operation::kListxattr, [&](const Operations& files, KernelReply& reply) {
+    const auto names = files.attributes.list_xattrs(NodeId{node});
     if (!names) return reply.fail(names.error());
     std::string joined;
     for (const std::string& name : *names) joined.append(name).push_back('\0');
@@ -73,8 +73,8 @@ void set_xattr(fuse_req_t request, fuse_ino_t node, const char* name, const char
   if (const int refused = refused_attribute(name, EOPNOTSUPP); refused != 0) {
     return refuse(request, Operation::kSetxattr, refused);
   }
-  serve(request, Operation::kSetxattr, [&](FileSystem& file_system, KernelReply& reply) {
-    reply.done(file_system.set_xattr(NodeId{node}, name, std::string_view(value, size), flags));
+  serve(request, Operation::kSetxattr, [&](const Operations& files, KernelReply& reply) {
+    reply.done(files.attributes.set_xattr(NodeId{node}, name, std::string_view(value, size), flags));
   });
 }
 
@@ -82,13 +82,14 @@ void remove_xattr(fuse_req_t request, fuse_ino_t node, const char* name) noexcep
   if (const int refused = refused_attribute(name, ENODATA); refused != 0) {
     return refuse(request, Operation::kRemovexattr, refused);
   }
-  serve(request, Operation::kRemovexattr,
-        [&](FileSystem& file_system, KernelReply& reply) { reply.done(file_system.remove_xattr(NodeId{node}, name)); });
+  serve(request, Operation::kRemovexattr, [&](const Operations& files, KernelReply& reply) {
+    reply.done(files.attributes.remove_xattr(NodeId{node}, name));
+  });
 }
 
 void get_statistics(fuse_req_t request, fuse_ino_t) noexcept {
   serve(request, Operation::kStatfs,
-        [&](FileSystem& file_system, KernelReply& reply) { reply.statistics(file_system.statistics()); });
+        [&](const Operations& files, KernelReply& reply) { reply.statistics(files.attributes.statistics()); });
 }
 
 }  // namespace

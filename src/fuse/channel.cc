@@ -23,7 +23,7 @@ Counter& counter_of(Counters& counters, std::string_view name) {
 
 void EndSession::operator()(fuse_session* session) const noexcept { fuse_session_destroy(session); }
 
-Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeover::Region* region,
+Channel::Channel(const vfs::Operations& operations, Counters& counters, const takeover::Region* region,
                  std::optional<takeover::Region> own)
     : notified_names(counter_of(counters, "notify_name")),
       notified_contents(counter_of(counters, "notify_content")),
@@ -37,7 +37,7 @@ Channel::Channel(vfs::FileSystem& file_system, Counters& counters, const takeove
       own_region_(std::move(own)),
       page((own_region_ ? *own_region_ : *region).page()),
       slots(own_region_ ? *own_region_ : *region),
-      file_system_(file_system),
+      operations_(operations),
       requests_(counter_of(counters, "requests")),
       nanoseconds_(counter_of(counters, "nanoseconds")),
       slow_(counter_of(counters, "slow")),

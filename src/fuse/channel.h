@@ -11,7 +11,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "inductorfs/vfs/file_system.h"
+#include "inductorfs/vfs/operations.h"
 #include "operation.h"
 
 struct fuse_req;  // libfuse's
@@ -28,10 +28,10 @@ struct EndSession {
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   /// `own` is set when the session owns the region itself.
-  Channel(vfs::FileSystem& file_system, Counters& counters, const takeover::Region* region,
+  Channel(const vfs::Operations& operations, Counters& counters, const takeover::Region* region,
           std::optional<takeover::Region> own);
 
-  [[nodiscard]] vfs::FileSystem& file_system() const { return file_system_; }
+  [[nodiscard]] const vfs::Operations& operations() const { return operations_; }
 
   /// Counts a request of the kernel. FORGET, for which nobody waits, is not in the total.
   void count(Operation operation) noexcept;
@@ -73,7 +73,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::unique_ptr<fuse_session, EndSession> session;
 
  private:
-  vfs::FileSystem& file_system_;
+  const vfs::Operations operations_;
   Counter& requests_;
   Counter& nanoseconds_;
   Counter& slow_;

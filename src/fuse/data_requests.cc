@@ -15,8 +15,8 @@
 namespace inductorfs::fuse {
 namespace {
 
-using vfs::FileSystem;
 using vfs::NodeId;
+using vfs::Operations;
 
 /// Form A: the kernel remembers the first ENOSYS, for ever and for all files, and opens by itself.
 void open_file(fuse_req_t request, fuse_ino_t, fuse_file_info* file) noexcept {
@@ -33,63 +33,63 @@ void flush_file(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept {
 void release_file(fuse_req_t request, fuse_ino_t, fuse_file_info*) noexcept { refuse(request, Operation::kRelease, 0); }
 
 void read_bytes(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, fuse_file_info*) noexcept {
-  serve(request, Operation::kRead, [&](FileSystem& file_system, KernelReply& reply) {
+  serve(request, Operation::kRead, [&](const Operations& files, KernelReply& reply) {
     thread_local std::vector<char> bytes;
     bytes.resize(std::max(bytes.size(), size));
-    const auto got = file_system.read(NodeId{node}, bytes.data(), size, static_cast<uint64_t>(offset));
+    const auto got = files.data.read(NodeId{node}, bytes.data(), size, static_cast<uint64_t>(offset));
     if (!got) return reply.fail(got.error());
     reply.bytes({bytes.data(), *got});
   });
 }
 
-Result<void> clear_privileges(FileSystem& file_system, NodeId node, const vfs::Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(const auto before, file_system.get_attributes(node));
+Result<void> clear_privileges(const Operations& files, NodeId node, const vfs::Caller& caller) {
+  INDUCTORFS_TRY_ASSIGN(const auto before, files.attributes.get_attributes(node));
   const mode_t kept = without_privileges(before.mode);
   if (kept == before.mode) return {};
   vfs::AttributeChange change;
   change.mode = kept & 07777;
-  INDUCTORFS_TRY(file_system.set_attributes(node, change, caller));
+  INDUCTORFS_TRY(files.attributes.set_attributes(node, change, caller));
   return {};
 }
 
 void write_bytes(fuse_req_t request, fuse_ino_t node, const char* data, size_t size, off_t offset,
                  fuse_file_info* info) noexcept {
-  serve(request, Operation::kWrite, [&](FileSystem& file_system, KernelReply& reply) {
+  serve(request, Operation::kWrite, [&](const Operations& files, KernelReply& reply) {
     vfs::Caller caller = caller_of(request);
     if (info->writepage != 0) caller.pid = vfs::kWriteBack;
     if (kill_privileges_of_this_request()) {
-      auto cleared = clear_privileges(file_system, NodeId{node}, caller);
+      auto cleared = clear_privileges(files, NodeId{node}, caller);
       if (!cleared) return reply.fail(cleared.error());
     }
     const auto written =
-        file_system.write(NodeId{node}, std::string_view(data, size), static_cast<uint64_t>(offset), caller);
+        files.data.write(NodeId{node}, std::string_view(data, size), static_cast<uint64_t>(offset), caller);
     if (!written) return reply.fail(written.error());
     reply.written(size);
   });
 }
 
 void allocate(fuse_req_t request, fuse_ino_t node, int mode, off_t offset, off_t length, fuse_file_info*) noexcept {
-  serve(request, Operation::kFallocate, [&](FileSystem& file_system, KernelReply& reply) {
-    reply.done(file_system.allocate(NodeId{node}, mode, static_cast<uint64_t>(offset), static_cast<uint64_t>(length),
-                                    caller_of(request)));
+  serve(request, Operation::kFallocate, [&](const Operations& files, KernelReply& reply) {
+    reply.done(files.data.allocate(NodeId{node}, mode, static_cast<uint64_t>(offset), static_cast<uint64_t>(length),
+                                   caller_of(request)));
   });
 }
 
 // NOLINTNEXTLINE(readability-function-size): the parameters are those of libfuse
 void copy_range(fuse_req_t request, fuse_ino_t from, off_t from_offset, fuse_file_info*, fuse_ino_t to, off_t to_offset,
                 fuse_file_info*, size_t length, int flags) noexcept {
-  serve(request, Operation::kCopyFileRange, [&](FileSystem& file_system, KernelReply& reply) {
+  serve(request, Operation::kCopyFileRange, [&](const Operations& files, KernelReply& reply) {
     if (flags != 0) return reply.errno_value(EINVAL);
-    const auto copied = file_system.copy_range(NodeId{from}, static_cast<uint64_t>(from_offset), NodeId{to},
-                                               static_cast<uint64_t>(to_offset), length, caller_of(request));
+    const auto copied = files.data.copy_range(NodeId{from}, static_cast<uint64_t>(from_offset), NodeId{to},
+                                              static_cast<uint64_t>(to_offset), length, caller_of(request));
     if (!copied) return reply.fail(copied.error());
     reply.written(*copied);
   });
 }
 
 void sync_file(fuse_req_t request, fuse_ino_t node, int data_only, fuse_file_info*) noexcept {
-  serve(request, Operation::kFsync, [&](FileSystem& file_system, KernelReply& reply) {
-    reply.done(file_system.sync_file(NodeId{node}, data_only != 0));
+  serve(request, Operation::kFsync, [&](const Operations& files, KernelReply& reply) {
+    reply.done(files.data.sync_file(NodeId{node}, data_only != 0));
   });
 }
 

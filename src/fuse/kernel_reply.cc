@@ -60,7 +60,7 @@ void KernelReply::done(const Result<void>& result) noexcept {
 }
 
 void KernelReply::give_back(int status, const vfs::Found& found) noexcept {
-  if (status != 0) channel_->file_system().forget(found.node, 1);
+  if (status != 0) channel_->operations().names.forget(found.node, 1);
 }
 
 void KernelReply::entry(const Result<vfs::Found>& result) noexcept {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "fusermount.h"
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/fuse/session.h"
 #include "mount_paths.h"

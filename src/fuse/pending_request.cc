@@ -75,7 +75,7 @@ void PendingRequest::answer(const vfs::LookupAnswer& answer) noexcept {
     take_reply().answer(answer);
     finish();
   } else if (answer.found) {
-    channel_->file_system().forget(answer.found->node, 1);  // nobody took the reference
+    channel_->operations().names.forget(answer.found->node, 1);  // nobody took the reference
   }
 }
 

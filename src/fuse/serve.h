@@ -14,7 +14,7 @@ struct fuse_lowlevel_ops;  // libfuse's
 namespace inductorfs::fuse {
 
 /// Runs one request that reaches the file system: counts it, measures it, and sees that it is answered once.
-/// `call(file_system, reply)` must answer through the reply or move it to an object that will; an exception becomes
+/// `call(operations, reply)` must answer through the reply or move it to an object that will; an exception becomes
 /// EIO.
 template <typename Call>
 void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
@@ -24,7 +24,7 @@ void serve(fuse_req* request, Operation operation, Call&& call) noexcept {
   const Time::time_point start = Time::now();
   KernelReply reply(channel, request, operation);
   try {
-    std::forward<Call>(call)(channel.file_system(), reply);
+    std::forward<Call>(call)(channel.operations(), reply);
   } catch (const std::exception& failure) {
     channel.log_exception(operation, failure.what());
     if (reply.due()) reply.errno_value(EIO);

@@ -200,7 +200,7 @@ void KernelSession::start(std::function<void()> on_end) {
   const size_t count = spares_.regular();
   running_ = count;
   if (options_.resume) resume();
-  if (left_over_ == 0) channel_->file_system().requests_finished();
+  if (left_over_ == 0 && options_.requests_finished) options_.requests_finished();
   threads_.with([&](std::vector<std::jthread>& threads) {
     for (size_t i = 0; i < count; ++i) {
       takeover::Slot& slot = channel_->slots.of_thread(i);
@@ -367,7 +367,7 @@ void KernelSession::finish_own(takeover::Slot& slot) {
 }
 
 void KernelSession::finish_last() {
-  if (left_over_.fetch_sub(1) == 1) channel_->file_system().requests_finished();
+  if (left_over_.fetch_sub(1) == 1 && options_.requests_finished) options_.requests_finished();
 }
 
 /// False: the kernel does not wait for it.
@@ -436,8 +436,8 @@ void KernelSession::forget_content(vfs::NodeId node) {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& options, vfs::FileSystem& file_system,
-                                               Counters& counters) {
+Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& options,
+                                               const vfs::Operations& operations, Counters& counters) {
   const int flags = fcntl(device.get(), F_GETFL);
   if (flags < 0 || fcntl(device.get(), F_SETFL, flags | O_NONBLOCK) < 0) return fail_errno("fcntl", "/dev/fuse");
   Fd stop_event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -449,14 +449,14 @@ Result<std::unique_ptr<Session>> Session::open(Fd device, const SessionOptions& 
     INDUCTORFS_TRY_ASSIGN(auto made, takeover::Region::create(options.threads, takeover::Region::kSpares));
     own.emplace(std::move(made));
   }
-  auto channel = std::make_shared<Channel>(file_system, counters, options.region, std::move(own));
+  auto channel = std::make_shared<Channel>(operations, counters, options.region, std::move(own));
   channel->notices = options.notices;
   channel->renew_notices = options.renew_notices;
   char program[] = "inductorfs";
   char* arguments[] = {program, nullptr};
   fuse_args args = FUSE_ARGS_INIT(1, arguments);
-  const fuse_lowlevel_ops operations = make_operations();
-  channel->session.reset(fuse_session_new(&args, &operations, sizeof(operations), channel.get()));
+  const fuse_lowlevel_ops table = make_operations();
+  channel->session.reset(fuse_session_new(&args, &table, sizeof(table), channel.get()));
   fuse_opt_free_args(&args);
   if (!channel->session) return fail(ErrorCode::kInternal, "libfuse refused to make a session");
 

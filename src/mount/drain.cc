@@ -30,7 +30,7 @@ void drain(Layers& layers, Deadline deadline, const std::function<bool()>& cance
   const Result<void> done = publish_all(layers, deadline, cancelled);
   const auto took = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begin);
   const catalog::CatalogStatus after = layers.catalog->status();
-  const uint64_t unsealed = layers.file_system->status().unsealed;
+  const uint64_t unsealed = layers.file_system->inspection().status().unsealed;
   const uint64_t gone = queued_before > after.queued ? queued_before - after.queued : 0;
   log::info("mount.drained", {{"groups", gone}, {"ms", static_cast<int64_t>(took.count())}, {"all", done.has_value()}});
   if (done) return;

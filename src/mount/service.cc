@@ -255,13 +255,14 @@ Result<void> Service::open_session(Fd device) {
   options.user_requests = settings_.user_requests;
   options.region = &supervision_.region();
   options.resume = supervision_.resumes();
+  options.requests_finished = [&files = *layers_->file_system] { files.requests_finished(); };
   options.notices = supervision_.notices();
   if (options.notices >= 0) {
     own_messenger_.emplace(device.get(), options.notices);
     options.renew_notices = [this] { return own_messenger_->renew(); };
   }
-  INDUCTORFS_TRY_ASSIGN(auto session,
-                        fuse::Session::open(std::move(device), options, *layers_->file_system, layers_->counters));
+  INDUCTORFS_TRY_ASSIGN(auto session, fuse::Session::open(std::move(device), options,
+                                                          layers_->file_system->operations(), layers_->counters));
   session_ = std::move(session);
   return {};
 }
@@ -380,11 +381,11 @@ std::string Service::where() { return where_json(settings_, also_states()); }
 
 Result<std::string> Service::explain(const std::string& path, const control::Peer* guest) {
   INDUCTORFS_TRY(store_watch_.answers());
-  if (guest != nullptr && !layers_->file_system->lets_in(path, guest->uid, guest->groups)) {
+  if (guest != nullptr && !layers_->file_system->inspection().lets_in(path, guest->uid, guest->groups)) {
     return fail(ErrorCode::kNotPermitted, "a directory above " + config::printable(path) + " does not let the user " +
                                               std::to_string(guest->uid) + " in; ask as its owner, or as root");
   }
-  const vfs::Explanation explanation = layers_->file_system->explain(path);
+  const vfs::Explanation explanation = layers_->file_system->inspection().explain(path);
   Json nearest = Json::object();
   if (!explanation.scope_text.empty()) {
     const Result<std::vector<remote::ScopeInformation>> scopes =
@@ -431,8 +432,8 @@ std::string Service::misses(uint64_t job, std::optional<uid_t> user) {
 }
 
 Json Service::what_was_shared() const {
-  return sync_report(settings_, layers_->counters, layers_->file_system->status(), layers_->host->state()->scopes,
-                     layers_->host->unknown_jobs());
+  return sync_report(settings_, layers_->counters, layers_->file_system->inspection().status(),
+                     layers_->host->state()->scopes, layers_->host->unknown_jobs());
 }
 
 Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {

@@ -296,7 +296,7 @@ Json histograms_part(const Counters& counters) {
 void leave_out_closed(vfs::FileSystemStatus& files, const StatusFacts& facts) {
   const bool silent = !facts.store.silence.empty();  // nobody knows what is closed
   const auto is_closed = [&](std::string_view path) {
-    return silent || !facts.layers.file_system->lets_in(path, facts.guest->uid, facts.guest->groups);
+    return silent || !facts.layers.file_system->inspection().lets_in(path, facts.guest->uid, facts.guest->groups);
   };
   for (auto* lines : {&files.refused, &files.in_place, &files.still_written}) {
     std::erase_if(*lines, [&](const std::string& line) { return is_closed(line.substr(0, line.find(": "))); });

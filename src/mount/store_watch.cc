@@ -62,7 +62,7 @@ StoreNews StoreWatch::look_at_store() {
   const Activity activity("counts what waits for the disk of --store");
   news.usage = layers_.store->usage();
   news.catalog = layers_.catalog->status();
-  news.files = layers_.file_system->status();
+  news.files = layers_.file_system->inspection().status();
   return news;
 }
 

@@ -4,14 +4,20 @@
 #include <sys/stat.h>
 
 #include "inductorfs/base/fd.h"
+#include "vfs/read/branches.h"
+#include "vfs/read/root_scopes.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/write/key_sets.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kWaitingLookedThrough = 10'000;
+constexpr size_t kReportedPaths = 5;
+constexpr size_t kReportedRoots = 64;
+constexpr size_t kReportedUsers = 20;
 
 /// The directory that the cluster's names of Triton's sets lie in. No lookup finds it, unless a job made it.
 bool is_any_device(const std::string& path) {
@@ -55,10 +61,10 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
 
 }  // namespace
 
-Explanation Explainer::explain(std::string_view path) {
+Explanation Explainer::explain(std::string_view asked) {
   Explanation result;
-  result.path = std::string(path);
-  const auto classified = layout::classify(path);
+  result.path = branches_.resolve(std::string(asked));
+  const auto classified = layout::classify(result.path);
   const auto& rule = layout::rule_of(classified.family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
   const auto scope = scopes_.scope_of(result.path, classified.family, marks_.architecture_of(result.path));
@@ -89,6 +95,7 @@ Explanation Explainer::explain(std::string_view path) {
         break;
     }
   }
+  result.path = std::string(asked);
   return result;
 }
 
@@ -221,6 +228,40 @@ void Explainer::explain_entry(Explanation& result, const catalog::KnownEntry& kn
   }
   result.why = result.where == "store" ? "published by " + known.entry.origin + ", and its bytes are on this host"
                                        : "published by " + known.entry.origin + "; fetched and verified at first use";
+}
+
+std::optional<OwnFile> Explainer::newest_own(const std::string& directory, int depth, const std::string& name,
+                                             uint64_t limit) {
+  auto newest = tree_.newest_own(directory, depth, name);
+  if (newest) newest->bytes = disk_.read_file(LocalTree::view(newest->path), limit).value_or("");
+  return newest;
+}
+
+FileSystemStatus Explainer::status() const {
+  FileSystemStatus result;
+  result.nodes = tree_.nodes().size();
+  result.unsealed = sealer_.waiting() + in_place_.waiting();
+  result.in_place = in_place_.reasons(kReportedPaths);
+  result.still_written = sealer_.still_written(kReportedPaths);
+  result.pending_sets = key_sets_.pending();
+  result.refused = refusals_.lines();
+  result.foreign = marks_.foreign();
+  result.foreign_reasons = marks_.reasons();
+  result.users = disk_.charges().report(kReportedUsers);
+  result.users_known = disk_.charges().all_counted();
+  result.user_bytes = disk_.charges().limits().bytes;
+  result.user_files = disk_.charges().limits().files;
+  const auto roots = tree_.roots();
+  result.roots = roots.size();
+  for (const auto& path : roots) {
+    if (result.first_roots.size() == kReportedRoots) break;
+    const auto owner = tree_.owner_of(path);
+    if (!owner) continue;
+    const auto environment = environment_in(path);
+    result.first_roots.push_back({shown_path(path), *owner, scopes_.shared_with(path),
+                                  environment.empty() ? std::string() : host_.environment_text(environment)});
+  }
+  return result;
 }
 
 }  // namespace inductorfs::vfs

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "vfs/origin/origin.h"
@@ -15,11 +18,17 @@ namespace inductorfs::vfs {
 
 /// Explains a path: what is there, where it came from, and why it is shared or not (`inductorfs explain`). Changes
 /// nothing. Blocks on the local disk only. Safe for concurrent use.
-class Explainer : Context {
+class Explainer final : public Inspection, Context {
  public:
   explicit Explainer(const Context& context) : Context(context) {}
 
-  [[nodiscard]] Explanation explain(std::string_view path);
+  Explanation explain(std::string_view path) override;
+  std::optional<OwnFile> newest_own(const std::string& directory, int depth, const std::string& name,
+                                    uint64_t limit) override;
+  bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const override {
+    return tree_.lets_in(path, user, groups);
+  }
+  FileSystemStatus status() const override;
 
  private:
   void explain_place(Explanation& result);

@@ -7,7 +7,6 @@
 
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/thread.h"
-#include "inductorfs/takeover/request_slots.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -18,11 +17,7 @@ constexpr Milliseconds kFirstStep{20};
 constexpr int kFirstSteps = 250;
 constexpr int kDeadSetSteps = 8;
 constexpr int kUnusedBranchSteps = 240;
-/// How often a rename begins anew because somebody has moved a directory above its names.
-constexpr int kRenameTries = 8;
 constexpr size_t kReportedPaths = 5;
-constexpr size_t kReportedRoots = 64;
-constexpr size_t kReportedUsers = 20;
 
 }  // namespace
 
@@ -48,10 +43,10 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
       tree_(options_, std::move(disk), std::move(root), store_,
             [this](const layout::Name& name) { return catalog_.names_changed(name); }),
       damage_(tree_.disk()),
-      context_{services,  options_,  tree_,    damage_,   phase_,    notifier_, scopes_,  sets_,
-               shown_,    fit_,      fetcher_, starts_,   prefetch_, views_,    parcels_, leases_,
-               lookup_,   branches_, changes_, marks_,    origin_,   refusals_, removal_, sealer_,
-               in_place_, sealing_,  data_,    key_sets_, names_,    renames_,  stale_,   places_},
+      context_{services,  options_,  tree_,   damage_,         phase_,    notifier_, scopes_, sets_,     shown_,
+               fit_,      fetcher_,  starts_, prefetch_,       views_,    parcels_,  leases_, lookup_,   branches_,
+               listings_, changes_,  marks_,  origin_,         refusals_, removal_,  sealer_, in_place_, sealing_,
+               data_,     key_sets_, names_,  branch_removal_, renames_,  stale_,    places_},
       fetcher_(remote_, store_, counters_,
                {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
                   return fit_.check(entry, verified);
@@ -75,117 +70,10 @@ Result<void> Overlay::begin() {
   return Takeover(context_).run();
 }
 
-Result<void> Overlay::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
-                             RenameMode mode, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(const auto source, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route_target(new_parent, new_name, caller, source));
-  for (int i = 0; i < kRenameTries; ++i) {
-    INDUCTORFS_TRY_ASSIGN(auto from, tree_.site_now(source.parent, name));
-    INDUCTORFS_TRY_ASSIGN(auto to, tree_.site_now(target.parent, new_name));
-    INDUCTORFS_TRY(branches_.check_move(from.path, to.path));
-    key_sets_.give_up(source.parent, name);
-    if (takeover::begun_effect()) {
-      if (auto done = replay_.run(from, to, mode, caller)) return *done;
-    }
-    INDUCTORFS_TRY_ASSIGN(const bool done, renames_.rename(from, to, mode, caller));
-    if (done) left_listing(parent, name);
-    if (done) return {};
-  }
-  return fail(ErrorCode::kBusy, "rename: the directories above are being moved all the time");
-}
-
-void Overlay::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
-  auto route = branches_.route(parent, name, caller, Branches::Use::kLook);
-  if (!route) return done({fail(std::move(route).error()), false});
-  if (route->is_first) {
-    // Another program's next step may be another one.
-    const Asked asked{parent, std::string(name), caller};
-    done = [this, asked, at = route->parent, pin = route->pin, done = std::move(done)](LookupAnswer answer) {
-      if (!answer.found) show_listed(asked, at, answer);
-      if (answer.found) keep_no_name(*answer.found);
-      answer.keep_absence = false;
-      done(std::move(answer));
-    };
-  }
-  key_sets_.settle(route->parent);
-  lookup_.lookup(route->parent, name, caller, std::move(done));
-}
-
-/// A program lists its branch in the directory that all programs have. What another one has listed there is not its.
-void Overlay::show_listed(const Asked& asked, NodeId parent, LookupAnswer& answer) {
-  if (answer.found.error().code() != ErrorCode::kNotFound) return;
-  const NodePtr lister = tree_.nodes().find(asked.parent);
-  const bool is_listed = lister && lister->listing.with([&](const Listing& listing) {
-    return listing.find(asked.name) != listing.by_cookie.end();
-  });
-  const auto path = is_listed ? tree_.nodes().path_of(*lister) : std::nullopt;
-  const auto site = tree_.site_now(parent, asked.name);
-  if (!path || !site) return;
-  const std::string made_for = listings_.made_for(*path, asked.caller);
-  if (auto listed = lookup_.show_listed(*site, *lister, made_for)) answer.found = std::move(*listed);
-}
-
-void Overlay::left_listing(NodeId parent, std::string_view name) {
-  const NodePtr directory = tree_.nodes().find(parent);
-  if (!directory) return;
-  directory->listing.with([&](Listing& listing) {
-    if (const auto at = listing.find(name); at != listing.by_cookie.end()) listing.by_cookie.erase(at);
-  });
-}
-
 void Overlay::on_catalog_change(const std::vector<std::string>& paths) {
   changes_.on_catalog_change(paths);
   leases_.changed(paths);
   sealing_.adopt_winners(paths);
-}
-
-/// What a program of no environment removes in a root goes for all of them: it saw one name for all.
-void Overlay::removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller) {
-  if (!route.is_for_all) return;
-  const NodePtr directory = tree_.nodes().find(parent);
-  const auto path = directory ? tree_.nodes().path_of(*directory) : std::nullopt;
-  if (path) branch_removal_.remove_name(*path, name, caller);
-}
-
-/// A set goes with the first of its names that is removed. Who has listed another one, and does not know yet that the
-/// kernel was told, has removed it by that.
-bool Overlay::went_with_its_set(NodeId lister, NodeId directory, std::string_view name) {
-  const NodePtr listed = tree_.nodes().find(lister);
-  const NodePtr holder = tree_.nodes().find(directory);
-  const bool is_listed = listed && holder && holder->key && listed->listing.with([&](const Listing& listing) {
-    return listing.find(name) != listing.by_cookie.end();
-  });
-  if (is_listed) left_listing(lister, name);
-  return is_listed;
-}
-
-Result<void> Overlay::unlink(NodeId parent, std::string_view name, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  key_sets_.give_up(route.parent, name);
-  const bool second_gone = key_sets_.remove_second(route.parent, name);
-  const auto gone = names_.unlink(route.parent, name, caller);
-  const bool has_gone = gone || (gone.error().code() == ErrorCode::kNotFound &&
-                                 (second_gone || went_with_its_set(parent, route.parent, name)));
-  if (!has_gone) return gone;
-  removed(parent, name, route, caller);
-  return {};
-}
-
-Result<void> Overlay::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
-  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
-  if (const auto where = tree_.site_now(parent, name); where && environment_in(where->path).empty()) {
-    branch_removal_.prepare(where->path, route.is_for_all, caller);
-  }
-  INDUCTORFS_TRY(names_.remove_directory(route.parent, name, caller));
-  left_listing(parent, name);
-  removed(parent, name, route, caller);
-  return {};
-}
-
-Explanation Overlay::explain(std::string_view path) {
-  Explanation explanation = explainer_.explain(branches_.resolve(std::string(path)));
-  explanation.path = std::string(path);
-  return explanation;
 }
 
 void Overlay::host_changed() {
@@ -339,33 +227,6 @@ Error Overlay::why_not_sealed(const std::string& paths) const {
   }
   return {failure->code(), "the disk of --store takes no writes, so these are not published yet: " + paths + ": " +
                                failure->what() + "; they are tried again: see what dmesg says of that disk"};
-}
-
-FileSystemStatus Overlay::status() const {
-  FileSystemStatus result;
-  result.nodes = tree_.nodes().size();
-  result.unsealed = sealer_.waiting() + in_place_.waiting();
-  result.in_place = in_place_.reasons(kReportedPaths);
-  result.still_written = sealer_.still_written(kReportedPaths);
-  result.pending_sets = key_sets_.pending();
-  result.refused = refusals_.lines();
-  result.foreign = marks_.foreign();
-  result.foreign_reasons = marks_.reasons();
-  result.users = charges_.report(kReportedUsers);
-  result.users_known = charges_.all_counted();
-  result.user_bytes = charges_.limits().bytes;
-  result.user_files = charges_.limits().files;
-  const auto roots = tree_.roots();
-  result.roots = roots.size();
-  for (const auto& path : roots) {
-    if (result.first_roots.size() == kReportedRoots) break;
-    const auto owner = tree_.owner_of(path);
-    if (!owner) continue;
-    const auto environment = environment_in(path);
-    result.first_roots.push_back({shown_path(path), *owner, scopes_.shared_with(path),
-                                  environment.empty() ? std::string() : host_.environment_text(environment)});
-  }
-  return result;
 }
 
 }  // namespace inductorfs::vfs

@@ -28,9 +28,7 @@
 #include "vfs/read/shown_names.h"
 #include "vfs/read/starts.h"
 #include "vfs/recover/follow_up.h"
-#include "vfs/recover/node_places.h"
 #include "vfs/recover/recovery.h"
-#include "vfs/recover/rename_replay.h"
 #include "vfs/recover/republish.h"
 #include "vfs/recover/takeover.h"
 #include "vfs/tree/damage.h"
@@ -42,6 +40,7 @@
 #include "vfs/write/in_place.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/names.h"
+#include "vfs/write/node_places.h"
 #include "vfs/write/refusals.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/renames.h"
@@ -52,8 +51,8 @@
 namespace inductorfs::vfs {
 
 /// The one FileSystem: local files over the cluster's entries. It owns the classes that do the work, in the order in
-/// which they use each other (docs/architecture.md, "The rooms of `vfs`"), and passes each operation on to one of them.
-/// It also owns what belongs to none of them: starting, stopping, waiting for all of them, and the `janitor` thread.
+/// which they use each other (docs/architecture.md, "The rooms of `vfs`"); some of them implement the operations. It
+/// also owns what belongs to none of them: starting, stopping, waiting for all of them, and the `janitor` thread.
 ///
 /// Lock order: that of RootTree, with Removal::queueing() between a content and the node table.
 /// Safe for concurrent use.
@@ -65,6 +64,8 @@ class Overlay final : public FileSystem, Services {
   /// start().
   [[nodiscard]] Result<void> begin();
 
+  Operations operations() override { return {names_, attributes_, data_}; }
+  Inspection& inspection() override { return explainer_; }
   void start(KernelCache& kernel) override;
   void requests_finished() override;
   void hold_questions(bool held) override { in_place_.hold(held); }
@@ -77,103 +78,9 @@ class Overlay final : public FileSystem, Services {
   bool note_start(const JobStart& start) override { return starts_.note_start(start); }
   void on_published(const catalog::PublishReport& report) override { sealing_.on_published(report); }
 
-  void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) override;
-  void forget(NodeId node, uint64_t count) override { tree_.forget(node, count); }
-  Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override {
-    return make_in_branch(parent, name, caller, [&](NodeId at) { return names_.create(at, name, mode, caller); });
-  }
-  Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t /*device*/,
-                          const Caller& caller) override {
-    return make_in_branch(parent, name, caller, [&](NodeId at) { return names_.make_node(at, name, mode, caller); });
-  }
-  Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) override {
-    return make_in_branch(parent, name, caller,
-                          [&](NodeId at) { return names_.make_directory(at, name, mode, caller); });
-  }
-  Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
-                             const Caller& caller) override {
-    return make_in_branch(parent, name, caller,
-                          [&](NodeId at) { return names_.make_symlink(at, name, target, caller); });
-  }
-  Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name, const Caller& caller) override {
-    return make_in_branch(new_parent, new_name, caller,
-                          [&](NodeId at) { return names_.link(node, at, new_name, caller); });
-  }
-  Result<void> unlink(NodeId parent, std::string_view name, const Caller& caller) override;
-  Result<void> remove_directory(NodeId parent, std::string_view name, const Caller& caller) override;
-  Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
-                      RenameMode mode, const Caller& caller) override;
-  Result<std::string> read_link(NodeId node, const Caller& caller) override { return names_.read_link(node, caller); }
-  bool waits_at_directories() const override { return leases_.is_on(); }
-  void open_directory(NodeId directory, const Caller& caller, std::function<void()> done) override {
-    lookup_.open_directory(directory, caller, std::move(done));
-  }
-  Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
-                              const std::function<bool(const DirectoryItem&)>& take) override {
-    key_sets_.settle(directory);
-    return listings_.read_directory(directory, cookie, caller, take);
-  }
-  Result<Attributes> get_attributes(NodeId node) override { return attributes_.get_attributes(node); }
-  Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller) override {
-    return attributes_.set_attributes(node, change, caller);
-  }
-  Result<std::string> get_xattr(NodeId node, const std::string& name) override {
-    return attributes_.get_xattr(node, name);
-  }
-  Result<std::vector<std::string>> list_xattrs(NodeId node) override { return attributes_.list_xattrs(node); }
-  Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags) override {
-    return attributes_.set_xattr(node, name, value, flags);
-  }
-  Result<void> remove_xattr(NodeId node, const std::string& name) override {
-    return attributes_.remove_xattr(node, name);
-  }
-  Result<struct statvfs> statistics() override { return attributes_.statistics(); }
-  Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) override {
-    return data_.read(node, out, size, offset);
-  }
-  Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller& caller) override {
-    return data_.write(node, bytes, offset, caller);
-  }
-  Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller) override {
-    return data_.allocate(node, mode, offset, length, caller);
-  }
-  Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
-                            const Caller& caller) override {
-    return data_.copy_range(from, from_offset, to, to_offset, length, caller);
-  }
-  Result<void> sync_file(NodeId node, bool data_only) override { return data_.sync_file(node, data_only); }
   Result<void> sync(Deadline deadline) override;
-  Explanation explain(std::string_view path) override;
-  std::optional<OwnFile> newest_own(const std::string& directory, int depth, const std::string& name,
-                                    uint64_t limit) override {
-    auto newest = tree_.newest_own(directory, depth, name);
-    if (newest) newest->bytes = tree_.disk().read_file(LocalTree::view(newest->path), limit).value_or("");
-    return newest;
-  }
-  bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const override {
-    return tree_.lets_in(path, user, groups);
-  }
-  FileSystemStatus status() const override;
 
  private:
-  template <typename Make>
-  Result<Found> make_in_branch(NodeId parent, std::string_view name, const Caller& caller, const Make& make) {
-    INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kMake));
-    auto result = make(route.parent);
-    if (result && route.is_first) keep_no_name(*result);
-    return result;
-  }
-  static void keep_no_name(Found& found) { found.keep_attributes = std::exchange(found.keep, false); }
-  void removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller);
-  /// A name as a program asks for it.
-  struct Asked {
-    NodeId parent{};
-    std::string name;
-    Caller caller;
-  };
-  void show_listed(const Asked& asked, NodeId parent, LookupAnswer& answer);
-  void left_listing(NodeId parent, std::string_view name);
-  [[nodiscard]] bool went_with_its_set(NodeId lister, NodeId directory, std::string_view name);
   [[nodiscard]] Error why_not_sealed(const std::string& paths) const;
   void keep_house(const std::stop_token& stop);
   void take_damaged_away(const std::stop_token& stop);
@@ -183,7 +90,6 @@ class Overlay final : public FileSystem, Services {
   TakeoverPhase phase_{Resuming::kNo};
   // tree
   RootTree tree_;
-  const UserCharges& charges_{tree_.disk().charges()};
   Damage damage_;
   const Context context_;
   // read
@@ -217,15 +123,14 @@ class Overlay final : public FileSystem, Services {
   Names names_{context_};
   BranchRemoval branch_removal_{context_};
   Renames renames_{context_};
+  NodePlaces places_{context_};
   Eviction eviction_{context_};
   Stale stale_{context_};
   Explainer explainer_{context_};
   // recover
   Recovery recovery_{context_};
-  NodePlaces places_{context_};
   FollowUp follow_up_{context_};
   Republish republish_{context_};
-  RenameReplay replay_{context_};
 
   std::atomic<bool> stopped_{false};
   std::jthread janitor_;

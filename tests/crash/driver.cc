@@ -212,8 +212,8 @@ void Driver::write_private_files() {
   const auto one = host_->look_up("own/one");
   must(parent && one, "look up");
   const vfs::Caller caller{::getuid(), ::getgid(), ::getpid()};
-  must(host_->file_system->make_symlink(parent->node, "symlink", "one", caller).has_value(), "symlink");
-  must(host_->file_system->link(one->node, parent->node, "linked", caller).has_value(), "link");
+  must(host_->names().make_symlink(parent->node, "symlink", "one", caller).has_value(), "symlink");
+  must(host_->names().link(one->node, parent->node, "linked", caller).has_value(), "link");
   ledger_.did("own", "own/linked", "first");
   // Both names may have either content until it is done.
   ledger_.tries("mine", "own/one", "second");
@@ -247,7 +247,7 @@ void Driver::write_shared_files() {
   const auto file = host_->look_up(twice.substr(0, 2) + "/.4711.1.tmp");
   const auto own_directory = host_->look_up("own");
   must(file && own_directory, "look up");
-  must(host_->file_system->link(file->node, own_directory->node, "twice", {}).has_value(), "link");
+  must(host_->names().link(file->node, own_directory->node, "twice", {}).has_value(), "link");
   ledger_.tries("put", twice, "big-2");
   must(host_->rename(twice.substr(0, 2) + "/.4711.1.tmp", twice), "rename");
   ledger_.did("put", twice, "big-2");

@@ -2,24 +2,24 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/vfs/file_system.h"
+#include "inductorfs/vfs/operations.h"
 
 namespace inductorfs::testing {
 
 /// A file system in memory, whole enough to be mounted: the semantics of a local one, without quotas and permissions.
 /// Beside that, what a test needs: names whose lookup waits, references, changes behind the kernel's back.
 /// Safe for concurrent use.
-class FakeFileSystem final : public vfs::FileSystem {
+class FakeFileSystem final : public vfs::NameOperations, public vfs::AttributeOperations, public vfs::DataOperations {
  public:
   FakeFileSystem();
 
@@ -51,17 +51,9 @@ class FakeFileSystem final : public vfs::FileSystem {
   /// How often the session said that what an earlier worker left is answered.
   [[nodiscard]] size_t finished() const { return finished_; }
 
-  // ---- vfs::FileSystem
-  void start(vfs::KernelCache&) override {}
-  void requests_finished() override { ++finished_; }
-  void hold_questions(bool) override {}
-  void stop() override {}
-  void host_changed() override {}
-  void judge_again() override {}
-  std::optional<uint64_t> purge(const layout::Selection&, const std::function<bool()>&) override { return 0; }
-  void on_catalog_change(const std::vector<std::string>&) override {}
-  void on_published(const catalog::PublishReport&) override {}
-  bool note_start(const vfs::JobStart& /*start*/) override { return true; }
+  void requests_finished() { ++finished_; }
+
+  operator vfs::Operations() { return {*this, *this, *this}; }
   void lookup(vfs::NodeId parent, std::string_view name, const vfs::Caller& caller, vfs::LookupDone done) override;
   void forget(vfs::NodeId node, uint64_t count) override;
   Result<vfs::Found> create(vfs::NodeId parent, std::string_view name, mode_t mode, const vfs::Caller&) override;
@@ -78,6 +70,8 @@ class FakeFileSystem final : public vfs::FileSystem {
   Result<void> rename(vfs::NodeId parent, std::string_view name, vfs::NodeId new_parent, std::string_view new_name,
                       vfs::RenameMode mode, const vfs::Caller&) override;
   Result<std::string> read_link(vfs::NodeId node, const vfs::Caller& caller) override;
+  bool waits_at_directories() const override { return false; }
+  void open_directory(vfs::NodeId, const vfs::Caller&, std::function<void()> done) override { done(); }
   Result<void> read_directory(vfs::NodeId directory, uint64_t cookie, const vfs::Caller&,
                               const std::function<bool(const vfs::DirectoryItem&)>& take) override;
   Result<vfs::Attributes> get_attributes(vfs::NodeId node) override;
@@ -94,10 +88,6 @@ class FakeFileSystem final : public vfs::FileSystem {
   Result<size_t> copy_range(vfs::NodeId from, uint64_t from_offset, vfs::NodeId to, uint64_t to_offset, size_t length,
                             const vfs::Caller&) override;
   Result<void> sync_file(vfs::NodeId node, bool data_only) override;
-  Result<void> sync(Deadline) override { return {}; }
-  vfs::Explanation explain(std::string_view) override { return {}; }
-  [[nodiscard]] bool lets_in(std::string_view, uid_t, std::span<const gid_t>) const override { return true; }
-  [[nodiscard]] vfs::FileSystemStatus status() const override { return {}; }
 
  private:
   enum class Wait { kBlock, kDefer, kDrop, kThrow };

@@ -37,6 +37,7 @@ class LeftOverMount : public testing::MountedTest {
     SessionOptions options;
     options.region = &region_;
     options.resume = resume;
+    options.requests_finished = [this] { files_.requests_finished(); };
     auto opened = Session::open(Fd(::fcntl(device_.get(), F_DUPFD_CLOEXEC, 0)), options, files_, counters_);
     ASSERT_TRUE(opened) << opened.error().to_string();
     session_ = std::move(*opened);

@@ -45,6 +45,7 @@ class LeftOver : public ::testing::Test {
     SessionOptions options;
     options.region = &region_;
     options.resume = true;
+    options.requests_finished = [this] { files_.requests_finished(); };
     auto opened = Session::open(kernel_.take_device(), options, files_, counters_);
     ASSERT_TRUE(opened) << opened.error().to_string();
     session_ = std::move(*opened);

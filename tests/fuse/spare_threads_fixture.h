@@ -36,6 +36,7 @@ class SpareThreadsOfASession : public ::testing::Test {
     SessionOptions options;
     options.region = &region_;
     options.resume = resume;
+    options.requests_finished = [this] { files_.requests_finished(); };
     options.user_requests = user_requests_;
     auto opened = Session::open(kernel_.take_device(), options, files_, counters_);
     ASSERT_TRUE(opened) << opened.error().to_string();

@@ -141,7 +141,7 @@ TEST_F(BranchesTest, ShareNothingOfWhoCannotBeLookedAt) {
   const std::string path = publish(a, kHidden, "job", "hidden");
   EXPECT_EQ(read_as(a, kHidden, "job/" + path), "print('hidden')") << "a program meets what it wrote";
   EXPECT_EQ(a.count("publish.published"), 0U);
-  EXPECT_EQ(a.file_system->explain("job/" + path).scope, "");
+  EXPECT_EQ(a.inspection().explain("job/" + path).scope, "");
 }
 
 TEST_F(BranchesTest, ShowNothingToAProgramBeforeItIsKnown) {
@@ -174,8 +174,8 @@ TEST_F(BranchesTest, AreOneDirectoryToAProgramWithoutAnEnvironment) {
   EXPECT_EQ(host.make_directory("job/" + vfs::branch_name("0123456789abcdef")).error().code(),
             ErrorCode::kNotPermitted);
   EXPECT_FALSE(host.exists("job/" + vfs::branch_name("unknown")));
-  EXPECT_EQ(host.file_system->explain("job/" + new_path).path, "job/" + new_path);
-  EXPECT_TRUE(host.file_system->explain("job/" + new_path).visible);
+  EXPECT_EQ(host.inspection().explain("job/" + new_path).path, "job/" + new_path);
+  EXPECT_TRUE(host.inspection().explain("job/" + new_path).visible);
 }
 
 TEST_F(BranchesTest, GoWithTheirRoot) {
@@ -415,7 +415,7 @@ TEST_F(BranchesTest, AreNotWhatAnotherProgramCallsSo) {
 TEST_F(BranchesTest, AreLookedForInEachPath) {
   Host host(cluster, learning());
   for (const char* path : {"", "/", "//fxgraph", "/job/fxgraph/", "job//", "job/./ab"}) {
-    EXPECT_EQ(host.file_system->explain(path).path, path);
+    EXPECT_EQ(host.inspection().explain(path).path, path);
   }
 }
 
@@ -625,7 +625,7 @@ TEST_F(BranchesTest, StayWhenTheirRootGetsAnotherOwner) {
   ASSERT_TRUE(root);
   vfs::AttributeChange change;
   change.uid = 1001;
-  ASSERT_TRUE(host.file_system->set_attributes(root->node, change, {0, 0, kShell}));
+  ASSERT_TRUE(host.attributes().set_attributes(root->node, change, {0, 0, kShell}));
   EXPECT_EQ(read_as(host, kOld, "job/" + path), "print('old')");
 }
 

@@ -136,7 +136,7 @@ TEST_F(CommonFiles, FollowAChmodOfTheRoot) {
   EXPECT_EQ(mode(a, "locks"), 0755U);
   vfs::AttributeChange change;
   change.mode = 0777;
-  ASSERT_TRUE(a.file_system->set_attributes(vfs::kRootNode, change, {0, 0, own_pid()}));
+  ASSERT_TRUE(a.attributes().set_attributes(vfs::kRootNode, change, {0, 0, own_pid()}));
   EXPECT_EQ(mode(a, "locks"), 0777U);
   a.take_over();
   EXPECT_EQ(mode(a, "locks"), 0777U) << "for the next worker too";
@@ -165,7 +165,7 @@ TEST_F(CommonFiles, KeepTheirModeWithASecondName) {
   EXPECT_EQ(mode(a, path), 0644U);
   const auto found = a.look_up(path);
   ASSERT_TRUE(found);
-  ASSERT_TRUE(a.file_system->link(found->node, vfs::kRootNode, "second", {kOne, kOne, own_pid()}));
+  ASSERT_TRUE(a.names().link(found->node, vfs::kRootNode, "second", {kOne, kOne, own_pid()}));
   EXPECT_EQ(mode(a, path), 0600U);
   EXPECT_EQ(mode(a, "second"), 0600U);
   ASSERT_TRUE(a.unlink("second"));
@@ -182,7 +182,7 @@ TEST_F(CommonFiles, KeepTheModeThatSomebodyChose) {
   const auto chmod = [&](const std::string& name, mode_t mode) {
     vfs::AttributeChange change;
     change.mode = mode;
-    const auto changed = a.file_system->set_attributes(a.look_up(name)->node, change, {kOne, kOne, own_pid()});
+    const auto changed = a.attributes().set_attributes(a.look_up(name)->node, change, {kOne, kOne, own_pid()});
     return changed ? changed->mode & 07777 : mode_t{0};
   };
   EXPECT_EQ(chmod(path, 0600), 0600U);

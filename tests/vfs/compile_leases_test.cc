@@ -238,7 +238,7 @@ TEST_F(CompileLeasesTest, AUserHasALimitOfWaits) {
 
 TEST_F(CompileLeasesTest, NothingOfItIsThereWithoutTheOption) {
   Host plain(cluster_);
-  EXPECT_FALSE(plain.file_system->waits_at_directories());
+  EXPECT_FALSE(plain.names().waits_at_directories());
   EXPECT_TRUE(misses(plain, one_, "g"));
   EXPECT_TRUE(misses(plain, two_, "g"));
   EXPECT_FALSE(plain.exists("fxgraph"));

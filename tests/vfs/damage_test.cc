@@ -77,7 +77,7 @@ TEST_F(Damage, AFileThatThePublisherFoundDamagedIsNotShownAnyMore) {
   EXPECT_EQ(a.store->usage().damaged, 1U) << "still known";
   ASSERT_TRUE(a.publish_file(path, "print()")) << "compiled again";
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->explain(path).publish, "published");
+  EXPECT_EQ(a.inspection().explain(path).publish, "published");
 }
 
 TEST_F(Damage, AProcessThatHasTheFileOpenKeepsIt) {
@@ -93,7 +93,7 @@ TEST_F(Damage, AProcessThatHasTheFileOpenKeepsIt) {
 
   ASSERT_FALSE(a.exists(path));
   std::string bytes(7, '\0');
-  EXPECT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0), 7U);
+  EXPECT_EQ(a.data().read(open->node, bytes.data(), bytes.size(), 0).value_or(0), 7U);
 }
 
 TEST_F(Damage, AllNamesOfTheInodeGo) {
@@ -242,7 +242,7 @@ class DamagedRow : public LeftDamage {
         << sqlite3_errmsg(raw);
   }
   void expect_published(Host& host) {
-    EXPECT_EQ(host.file_system->explain(path).publish, "published");
+    EXPECT_EQ(host.inspection().explain(path).publish, "published");
     EXPECT_EQ(host.count("publish.refused"), 0U);
     EXPECT_EQ(host.count("seal.damaged"), 0U);
     Host b(cluster);
@@ -297,7 +297,7 @@ TEST_F(Damage, ASoundFileIsPublishedThoughItsBlobHasGone) {
   publish(a);
 
   EXPECT_EQ(a.read(path).value_or("absent"), "print()");
-  EXPECT_EQ(a.file_system->explain(path).publish, "published");
+  EXPECT_EQ(a.inspection().explain(path).publish, "published");
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(path));
   EXPECT_EQ(b.read(path).value_or("absent"), "print()");

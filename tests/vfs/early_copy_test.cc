@@ -52,7 +52,7 @@ class LargeFiles : public ::testing::Test {
     const vfs::NodeId id = node(path);
     std::atomic<bool> done{false};
     std::jthread writer([&] {
-      EXPECT_TRUE(a.file_system->write(id, "y", 0, me()));
+      EXPECT_TRUE(a.data().write(id, "y", 0, me()));
       done = true;
     });
     bool answered = false;
@@ -91,14 +91,14 @@ class LargeFiles : public ::testing::Test {
 
 TEST_F(LargeFiles, OfThisHostAreAskedForWhileTheyAreCopied) {
   EXPECT_TRUE(some_copy_answers(a, "view.unsealed", [&](vfs::NodeId id) {
-    EXPECT_TRUE(a.file_system->get_attributes(id));
-    EXPECT_TRUE(a.file_system->get_xattr(id, "user.inductorfs.digest"));
+    EXPECT_TRUE(a.attributes().get_attributes(id));
+    EXPECT_TRUE(a.attributes().get_xattr(id, "user.inductorfs.digest"));
   }));
 }
 
 TEST_F(LargeFiles, OfTheClusterAreAskedForWhileTheyAreCopied) {
   EXPECT_TRUE(
-      some_copy_answers(b, "view.copied_up", [&](vfs::NodeId id) { EXPECT_TRUE(a.file_system->get_attributes(id)); }));
+      some_copy_answers(b, "view.copied_up", [&](vfs::NodeId id) { EXPECT_TRUE(a.attributes().get_attributes(id)); }));
 }
 
 TEST_F(LargeFiles, AreCopiedOnceForWritersAtOnce) {
@@ -112,7 +112,7 @@ TEST_F(LargeFiles, AreCopiedOnceForWritersAtOnce) {
   {
     std::vector<std::jthread> writers;
     for (uint64_t i = 0; i < 4; ++i) {
-      writers.emplace_back([&, i] { EXPECT_TRUE(a.file_system->write(id, "y", i, me())); });
+      writers.emplace_back([&, i] { EXPECT_TRUE(a.data().write(id, "y", i, me())); });
     }
   }
   done = true;
@@ -128,7 +128,7 @@ TEST_F(LargeFiles, GetTheirOwnInodeByAnyChange) {
   const uint64_t inode = a.look_up(path)->attributes.inode_number;
   vfs::AttributeChange change;
   change.modified = vfs::Timestamp{5, 0};
-  ASSERT_TRUE(a.file_system->set_attributes(node(path), change, me()));
+  ASSERT_TRUE(a.attributes().set_attributes(node(path), change, me()));
   EXPECT_EQ(a.look_up(path)->attributes.inode_number, inode);
   EXPECT_EQ(a.look_up(path)->attributes.modified.seconds, 5);
   EXPECT_EQ(a.read(path).value_or("absent"), std::string(1 << 20, 'x'));
@@ -148,7 +148,7 @@ TEST_F(LargeFiles, CanBeRenamedAndLinkedWhenTheyAreTheClusters) {
   ASSERT_TRUE(a.rename(path, "moved"));
   EXPECT_EQ(a.read("moved").value_or("absent"), std::string(1 << 20, 'x'));
   const auto root = a.look_up("");
-  ASSERT_TRUE(a.file_system->link(node("moved"), root->node, "linked", me()));
+  ASSERT_TRUE(a.names().link(node("moved"), root->node, "linked", me()));
   EXPECT_EQ(a.read("linked").value_or("absent"), std::string(1 << 20, 'x'));
   ASSERT_TRUE(a.create("other", "text"));
   ASSERT_TRUE(a.rename("other", "moved", 0, vfs::RenameMode::kExchange));
@@ -159,11 +159,11 @@ TEST_F(LargeFiles, CanBeRenamedAndLinkedWhenTheyAreTheClusters) {
 TEST_F(LargeFiles, StayAsTheyAreWhenTheDiskIsFull) {
   const std::string path = publish(a, 1 << 20);
   ASSERT_TRUE(arm_fail_points("disk.write=ENOSPC"));
-  const auto written = a.file_system->write(node(path), "y", 0, me());
+  const auto written = a.data().write(node(path), "y", 0, me());
   ASSERT_TRUE(arm_fail_points(""));
   EXPECT_EQ(written.error().code(), ErrorCode::kNoSpace);
   EXPECT_TRUE(copies().empty());
-  ASSERT_TRUE(a.file_system->write(node(path), "y", 0, me())) << "another try";
+  ASSERT_TRUE(a.data().write(node(path), "y", 0, me())) << "another try";
   expect_changed(path, 1 << 20);
 }
 

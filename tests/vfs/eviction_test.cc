@@ -12,7 +12,7 @@ class Eviction : public ::testing::Test {
   static std::string code_path(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
   static void forget_all(Host& host, const std::string& path) {
     const auto found = host.look_up(path);
-    if (found) host.file_system->forget(found->node, 1'000'000);
+    if (found) host.names().forget(found->node, 1'000'000);
   }
   /// Publishes until nothing of what was there before can still be in the store.
   static void fill(Host& host, const std::string& with = "fill") {
@@ -88,7 +88,7 @@ TEST_F(Eviction, NeverTakesWhatAnInodeShows) {
   fill(a);
 
   std::string bytes(200'000, '\0');
-  ASSERT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0), bytes.size());
+  ASSERT_EQ(a.data().read(open->node, bytes.data(), bytes.size(), 0).value_or(0), bytes.size());
   EXPECT_EQ(bytes, std::string(200'000, 'x'));
   EXPECT_EQ(a.count("read.fetched_again"), 0U);
 }
@@ -102,7 +102,7 @@ TEST_F(Eviction, KeepsAPendingFileReadableThatItsWriterPutAgain) {
   ASSERT_TRUE(a.triton_put(directory, "k.ttir", "later on", own_pid()));
 
   std::string bytes(20, '\0');
-  bytes.resize(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value_or(0));
+  bytes.resize(a.data().read(open->node, bytes.data(), bytes.size(), 0).value_or(0));
   EXPECT_EQ(bytes, "earlier");
   EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "later on");
 }
@@ -123,7 +123,7 @@ TEST_F(Eviction, TakesASetOfTheClusterOnlyWhenTheKernelHasLetAllItsNamesGo) {
   EXPECT_TRUE(a.store->find(child)) << "who has read the group file will want it";
   EXPECT_TRUE(eventually([&] { return a.kernel.told_name("__grp__k.json"); })) << "the kernel is asked to let go";
 
-  a.file_system->forget(group->node, 1'000'000);
+  a.names().forget(group->node, 1'000'000);
   fill(a, "more");
   EXPECT_FALSE(a.store->find(child));
   const auto again = a.read(directory + "/k.ttir");
@@ -144,7 +144,7 @@ TEST_F(Eviction, PublishesWhatWasFinishedInAFullStoreOnceThereIsRoom) {
   const std::string path = code_path("finished");
   ASSERT_TRUE(a.publish_file(path, std::string(190'000, 'x')));
   ASSERT_TRUE(eventually([&] { return a.count("seal.no_room") > 0; }));
-  EXPECT_GT(a.file_system->status().unsealed, 0U);
+  EXPECT_GT(a.inspection().status().unsealed, 0U);
   EXPECT_EQ(a.read(path).value_or("absent"), std::string(190'000, 'x'));
   EXPECT_EQ(a.count("seal.refused"), 0U);
   // Between two attempts; during one it waits.
@@ -157,7 +157,7 @@ TEST_F(Eviction, PublishesWhatWasFinishedInAFullStoreOnceThereIsRoom) {
 
   EXPECT_TRUE(writer.wait_for_entry(path));
   // The attempt that published it ends later than others see it.
-  EXPECT_TRUE(eventually([&] { return a.file_system->status().unsealed == 0; }));
+  EXPECT_TRUE(eventually([&] { return a.inspection().status().unsealed == 0; }));
   EXPECT_TRUE(a.sync());
 }
 

@@ -25,11 +25,11 @@ class Explain : public ::testing::Test {
 
 TEST_F(Explain, FollowsAnArtefactFromItsWriterToItsReader) {
   Host a(cluster);
-  EXPECT_EQ(a.file_system->explain(path).where, "nowhere");
-  EXPECT_FALSE(a.file_system->explain(path).visible);
+  EXPECT_EQ(a.inspection().explain(path).where, "nowhere");
+  EXPECT_FALSE(a.inspection().explain(path).visible);
   ASSERT_TRUE(a.publish_file(path, "print()"));
   ASSERT_TRUE(a.sync());
-  const auto written = a.file_system->explain(path);
+  const auto written = a.inspection().explain(path);
   EXPECT_EQ(written.where, "sealed local file");
   EXPECT_EQ(written.digest, codec::digest_of("print()").to_hex());
   EXPECT_EQ(written.publish, "published");
@@ -40,15 +40,15 @@ TEST_F(Explain, FollowsAnArtefactFromItsWriterToItsReader) {
   Host b(cluster, options);
   ASSERT_TRUE(b.wait_for_entry(path));
   fault->set(Fault::Mode::kFail);
-  const auto remote = b.file_system->explain(path);
+  const auto remote = b.inspection().explain(path);
   EXPECT_EQ(remote.where, "cluster");
   EXPECT_TRUE(remote.visible);
   EXPECT_EQ(fault->fetched(codec::digest_of("print()")), 0U) << "explaining fetches nothing";
   fault->set(Fault::Mode::kNone);
   ASSERT_TRUE(b.exists(path));
-  EXPECT_EQ(b.file_system->explain(path).where, "store");
-  EXPECT_EQ(b.file_system->explain(path).origin, written.origin);
-  EXPECT_EQ(b.file_system->explain(path.substr(0, 2)).where, "directory");
+  EXPECT_EQ(b.inspection().explain(path).where, "store");
+  EXPECT_EQ(b.inspection().explain(path).origin, written.origin);
+  EXPECT_EQ(b.inspection().explain(path.substr(0, 2)).where, "directory");
 }
 
 TEST_F(Explain, SaysOfANameInEachDirectoryWhatALookupFinds) {
@@ -65,7 +65,7 @@ TEST_F(Explain, SaysOfANameInEachDirectoryWhatALookupFinds) {
   ASSERT_TRUE(b.make_directories("users/own"));
   for (const std::string root : {"", "unused/", "absent/", "users/own/", "users/absent/", "unused/", "users/own/"}) {
     for (const std::string& name : {path, path.substr(0, 2), graph, std::string("fxgraph"), path}) {
-      const auto told = b.file_system->explain(root + name);
+      const auto told = b.inspection().explain(root + name);
       EXPECT_EQ(told.visible, b.exists(root + name)) << root << name << ": " << told.why;
     }
   }
@@ -75,19 +75,19 @@ TEST_F(Explain, SaysThatAFileWasWrittenInPlace) {
   Host a(cluster);
   ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
   ASSERT_TRUE(a.create(path, "print()"));
-  EXPECT_NE(a.file_system->explain(path).why.find("written in place"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(path).why.find("written in place"), std::string::npos);
   ASSERT_TRUE(a.rename(path, path + ".tmp"));
   ASSERT_TRUE(a.rename(path + ".tmp", path));
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->explain(path).why, "written on this host, and sealed");
+  EXPECT_EQ(a.inspection().explain(path).why, "written on this host, and sealed");
   ASSERT_TRUE(a.append(path, "# more"));
-  EXPECT_NE(a.file_system->explain(path).why.find("changed in place"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(path).why.find("changed in place"), std::string::npos);
 }
 
 TEST_F(Explain, SaysWhyAPathIsPrivate) {
   Host a(cluster);
   ASSERT_TRUE(a.publish_file("locks/x.lock", "1"));
-  const auto lock = a.file_system->explain("locks/x.lock");
+  const auto lock = a.inspection().explain("locks/x.lock");
   EXPECT_EQ(lock.where, "local file");
   EXPECT_FALSE(lock.why_private.empty());
   EXPECT_TRUE(lock.scope.empty());
@@ -98,8 +98,8 @@ TEST_F(Explain, NamesTheEntryOfATritonFileOnAnyDevice) {
   Host b(cluster);
   const std::string key = triton_key_of("kernel");
   ASSERT_TRUE(share_kernel(a, b, key));
-  EXPECT_EQ(b.file_system->explain("triton/5/" + key + "/k.ttir").canonical, "triton/@/" + key + "/k.ttir");
-  EXPECT_TRUE(b.file_system->explain("triton/5/" + key + "/k.ttir").visible);
+  EXPECT_EQ(b.inspection().explain("triton/5/" + key + "/k.ttir").canonical, "triton/@/" + key + "/k.ttir");
+  EXPECT_TRUE(b.inspection().explain("triton/5/" + key + "/k.ttir").visible);
 }
 
 TEST_F(Explain, FindsNothingUnderTheNameThatOnlyTheClusterHasOfADevice) {
@@ -109,13 +109,13 @@ TEST_F(Explain, FindsNothingUnderTheNameThatOnlyTheClusterHasOfADevice) {
   ASSERT_TRUE(share_kernel(a, b, key));
   for (const std::string& name : {std::string("triton/@"), "triton/@/" + key, "triton/@/" + key + "/k.ttir",
                                   std::string("triton/0"), "triton/0/" + key, "triton/0/" + key + "/k.ttir"}) {
-    const auto told = b.file_system->explain(name);
+    const auto told = b.inspection().explain(name);
     EXPECT_EQ(told.visible, b.exists(name)) << name << ": " << told.why;
     EXPECT_EQ(told.why.find("a name in the cluster only") != std::string::npos, name.starts_with("triton/@"))
         << told.why;
   }
   ASSERT_TRUE(a.make_directories("triton/@"));
-  EXPECT_TRUE(a.file_system->explain("triton/@").visible) << "a job made it";
+  EXPECT_TRUE(a.inspection().explain("triton/@").visible) << "a job made it";
 }
 
 TEST_F(Explain, KnowsADirectoryThatAProgramHasLookedUpAsLongAsALookupFindsIt) {
@@ -129,10 +129,10 @@ TEST_F(Explain, KnowsADirectoryThatAProgramHasLookedUpAsLongAsALookupFindsIt) {
   ASSERT_TRUE(b.exists(path));
   ASSERT_TRUE(b.unlink(path));
   for (const std::string& name : {path, directory, "other/" + directory, "other/" + path}) {
-    const auto told = b.file_system->explain(name);
+    const auto told = b.inspection().explain(name);
     EXPECT_EQ(told.visible, b.exists(name)) << name << ": " << told.why;
   }
-  EXPECT_EQ(b.file_system->explain(directory).where, "directory");
+  EXPECT_EQ(b.inspection().explain(directory).where, "directory");
 }
 
 TEST_F(Explain, TellsWhatWasRefused) {
@@ -141,10 +141,10 @@ TEST_F(Explain, TellsWhatWasRefused) {
       "fxgraph/" + code_name("k", 'f').substr(1, 2) + "/" + code_name("k", 'f') + "/" + codec::torch_hash("x");
   ASSERT_TRUE(a.publish_file(bad, "not a pickle"));
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->explain(bad).where, "local file");
-  ASSERT_EQ(a.file_system->status().refused.size(), 1U);
-  EXPECT_EQ(a.file_system->status().refused.front().substr(0, bad.size()), bad);
-  EXPECT_NE(a.file_system->explain(bad).why.find("refused when it was complete"), std::string::npos);
+  EXPECT_EQ(a.inspection().explain(bad).where, "local file");
+  ASSERT_EQ(a.inspection().status().refused.size(), 1U);
+  EXPECT_EQ(a.inspection().status().refused.front().substr(0, bad.size()), bad);
+  EXPECT_NE(a.inspection().explain(bad).why.find("refused when it was complete"), std::string::npos);
 }
 
 TEST_F(Explain, TellsWhatWasRefusedToEachUser) {
@@ -159,14 +159,14 @@ TEST_F(Explain, TellsWhatWasRefusedToEachUser) {
   };
   ASSERT_TRUE(write_bad("ours"));
   ASSERT_TRUE(a.sync());
-  const std::string ours = a.file_system->status().refused.front();
+  const std::string ours = a.inspection().status().refused.front();
   a.user = kOther;
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(write_bad("theirs" + std::to_string(i)));
   for (int i = 0; i < 30; ++i) {
     ASSERT_TRUE(a.make_directories("own" + std::to_string(i) + "/cache/" + triton_key_of("kernel")));
   }
   ASSERT_TRUE(a.sync());
-  const auto told = a.file_system->status().refused;
+  const auto told = a.inspection().status().refused;
   EXPECT_EQ(told.size(), 20U);
   EXPECT_EQ(std::ranges::count(told, ours), 1) << "another user's many files and directories";
 }

@@ -49,8 +49,8 @@ TEST_F(Faults, NothingElseWaitsWhileOneFetchHangs) {
   fault->only({codec::digest_of("slow")});
   fault->set(Fault::Mode::kHang);
   std::promise<vfs::LookupAnswer> answer;
-  b.file_system->lookup(directory->node, slow.substr(3), {},
-                        [&](vfs::LookupAnswer got) { answer.set_value(std::move(got)); });
+  b.names().lookup(directory->node, slow.substr(3), {},
+                   [&](vfs::LookupAnswer got) { answer.set_value(std::move(got)); });
   ASSERT_TRUE(eventually([&] { return fault->hanging() == 1; }));
 
   EXPECT_EQ(b.read(quick).value_or("absent"), "quick");
@@ -75,8 +75,8 @@ TEST_F(Faults, AFetchThatFailsIsAnAbsenceThatTheKernelDoesNotKeep) {
   ASSERT_TRUE(directory);
   fault->set(Fault::Mode::kFail);
   std::promise<vfs::LookupAnswer> answer;
-  b.file_system->lookup(directory->node, path.substr(3), {},
-                        [&](vfs::LookupAnswer got) { answer.set_value(std::move(got)); });
+  b.names().lookup(directory->node, path.substr(3), {},
+                   [&](vfs::LookupAnswer got) { answer.set_value(std::move(got)); });
   const auto got = answer.get_future().get();
 
   ASSERT_FALSE(got.found);
@@ -179,7 +179,7 @@ TEST_F(Faults, AFullDiskRefusesWritesAndLosesNothing) {
     const auto found = a.look_up(path);
     if (!found) continue;
     EXPECT_TRUE(a.unlink(path));
-    a.file_system->forget(found->node, 1'000'000);  // nobody has it open
+    a.names().forget(found->node, 1'000'000);  // nobody has it open
   }
   EXPECT_TRUE(a.create("p/again", std::string(1 << 20, 'g'))) << "room that was freed can be used";
   EXPECT_EQ(a.read("p/own").value_or("absent"), "mine");
@@ -190,7 +190,7 @@ TEST_F(Faults, AFullDiskMakesRoomForEachChangeThatNeedsACopy) {
   using Change = std::function<Result<void>(Host&, const std::string&, vfs::NodeId)>;
   const vfs::Caller me{::getuid(), ::getgid(), own_pid()};
   const auto set = [&](Host& a, vfs::NodeId node, const vfs::AttributeChange& change) -> Result<void> {
-    const auto done = a.file_system->set_attributes(node, change, me);
+    const auto done = a.attributes().set_attributes(node, change, me);
     return done ? Result<void>{} : fail(done.error());
   };
   const std::map<std::string, Change> changes{
@@ -200,7 +200,7 @@ TEST_F(Faults, AFullDiskMakesRoomForEachChangeThatNeedsACopy) {
                       vfs::NodeId) { return a.rename(path, "own", 0, vfs::RenameMode::kExchange); }},
       {"link",
        [&](Host& a, const std::string&, vfs::NodeId node) -> Result<void> {
-         const auto done = a.file_system->link(node, vfs::kRootNode, "linked", me);
+         const auto done = a.names().link(node, vfs::kRootNode, "linked", me);
          return done ? Result<void>{} : fail(done.error());
        }},
       {"chmod", [&](Host& a, const std::string&, vfs::NodeId node) { return set(a, node, {.mode = 0600}); }},
@@ -209,7 +209,7 @@ TEST_F(Faults, AFullDiskMakesRoomForEachChangeThatNeedsACopy) {
          return set(a, node, {.modified = vfs::Timestamp{5, 0}});
        }},
       {"setxattr", [](Host& a, const std::string&, vfs::NodeId node) {
-         return a.file_system->set_xattr(node, "user.mine", "1", 0);
+         return a.attributes().set_xattr(node, "user.mine", "1", 0);
        }}};
   for (const size_t size : {size_t{200'000}, size_t{600'000}}) {
     for (const auto& [name, change] : changes) {
@@ -222,7 +222,7 @@ TEST_F(Faults, AFullDiskMakesRoomForEachChangeThatNeedsACopy) {
       Host a(cluster);
       ASSERT_TRUE(a.wait_for_entry(path) && a.wait_for_entry(other));
       ASSERT_TRUE(a.create("own", "mine"));
-      a.file_system->forget(a.look_up(other)->node, 1'000'000);
+      a.names().forget(a.look_up(other)->node, 1'000'000);
       const auto found = a.look_up(path);
       ASSERT_TRUE(found);
       disk.fill();

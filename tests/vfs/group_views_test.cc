@@ -52,7 +52,7 @@ class KernelNames {
   }
   std::string read(vfs::NodeId node) {
     std::string bytes(4096, '\0');
-    const auto got = host_.file_system->read(node, bytes.data(), bytes.size(), 0);
+    const auto got = host_.data().read(node, bytes.data(), bytes.size(), 0);
     bytes.resize(got.value_or(0));
     return got ? bytes : got.error().to_string();
   }
@@ -87,8 +87,8 @@ class KernelNames {
   Result<vfs::Found> ask(const Name& name, pid_t process) {
     state_.with([](State& state) { ++state.asked; });
     std::promise<vfs::LookupAnswer> promise;
-    host_.file_system->lookup(name.first, name.second, {::getuid(), ::getgid(), process},
-                              [&](vfs::LookupAnswer answer) { promise.set_value(std::move(answer)); });
+    host_.names().lookup(name.first, name.second, {::getuid(), ::getgid(), process},
+                         [&](vfs::LookupAnswer answer) { promise.set_value(std::move(answer)); });
     return promise.get_future().get().found;
   }
   Result<vfs::Found> step(const Name& name, pid_t process, bool makes) {
@@ -100,7 +100,7 @@ class KernelNames {
     auto now = ask(name, process);
     if (kept && (!now || now->node != kept->found.node)) {
       drop(name);
-      if (now) host_.file_system->forget(now->node, 1);  // the name is no longer valid: the kernel asks again
+      if (now) host_.names().forget(now->node, 1);  // the name is no longer valid: the kernel asks again
       now = ask(name, process);
     }
     if (!now) return now;
@@ -119,7 +119,7 @@ class KernelNames {
       state.names.erase(known);
       return kept;
     });
-    if (dropped) host_.file_system->forget(dropped->found.node, dropped->references);
+    if (dropped) host_.names().forget(dropped->found.node, dropped->references);
   }
 
   Host& host_;

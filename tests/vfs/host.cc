@@ -159,8 +159,8 @@ Result<vfs::Found> Host::walk(const std::string& path, pid_t process) {
   while (!rest.empty()) {
     const size_t slash = rest.find('/');
     std::promise<vfs::LookupAnswer> promise;
-    file_system->lookup(found.node, rest.substr(0, slash), caller(process),
-                        [&](vfs::LookupAnswer answer) { promise.set_value(std::move(answer)); });
+    names().lookup(found.node, rest.substr(0, slash), caller(process),
+                   [&](vfs::LookupAnswer answer) { promise.set_value(std::move(answer)); });
     auto answer = promise.get_future().get();
     if (!answer.found) return fail(answer.found.error());
     found = *answer.found;
@@ -180,7 +180,7 @@ Result<vfs::NodeId> Host::parent_of(const std::string& path) {
 Result<void> Host::make_directory(const std::string& path, mode_t mode) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
-  auto made = file_system->make_directory(*parent, base_name(path), mode, caller(0));
+  auto made = names().make_directory(*parent, base_name(path), mode, caller(0));
   if (!made) return fail(made.error());
   return {};
 }
@@ -194,15 +194,15 @@ Result<void> Host::make_directories(const std::string& path) {
 Result<void> Host::create(const std::string& path, const std::string& bytes, mode_t mode) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
-  auto made = file_system->create(*parent, base_name(path), mode, caller(0));
+  auto made = names().create(*parent, base_name(path), mode, caller(0));
   if (!made) return fail(made.error());
-  return bytes.empty() ? Result<void>{} : file_system->write(made->node, bytes, 0, caller(0));
+  return bytes.empty() ? Result<void>{} : data().write(made->node, bytes, 0, caller(0));
 }
 
 Result<void> Host::append(const std::string& path, const std::string& bytes) {
   auto found = walk(path, 0);
   if (!found) return fail(found.error());
-  return file_system->write(found->node, bytes, found->attributes.size, caller(0));
+  return data().write(found->node, bytes, found->attributes.size, caller(0));
 }
 
 Result<void> Host::truncate(const std::string& path, uint64_t size) {
@@ -210,7 +210,7 @@ Result<void> Host::truncate(const std::string& path, uint64_t size) {
   if (!found) return fail(found.error());
   vfs::AttributeChange change;
   change.size = size;
-  auto done = file_system->set_attributes(found->node, change, caller(0));
+  auto done = attributes().set_attributes(found->node, change, caller(0));
   if (!done) return fail(done.error());
   return {};
 }
@@ -219,7 +219,7 @@ Result<std::string> Host::read(const std::string& path, pid_t process) {
   auto found = walk(path, process);
   if (!found) return fail(found.error());
   std::string bytes(found->attributes.size + 1, '\0');
-  auto got = file_system->read(found->node, bytes.data(), bytes.size(), 0);
+  auto got = data().read(found->node, bytes.data(), bytes.size(), 0);
   if (!got) return fail(got.error());
   bytes.resize(*got);
   return bytes;
@@ -232,40 +232,40 @@ Result<void> Host::rename(const std::string& from, const std::string& to, pid_t 
   if (!new_parent) return fail(new_parent.error());
   (void)walk(from, process);  // the kernel looks both names up first
   (void)walk(to, process);
-  return file_system->rename(*parent, base_name(from), *new_parent, base_name(to), mode, caller(process));
+  return names().rename(*parent, base_name(from), *new_parent, base_name(to), mode, caller(process));
 }
 
 Result<void> Host::unlink(const std::string& path) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
   if (auto found = walk(path, 0); !found) return fail(found.error());
-  return file_system->unlink(*parent, base_name(path), caller(0));
+  return names().unlink(*parent, base_name(path), caller(0));
 }
 
 Result<void> Host::remove_directory(const std::string& path) {
   auto parent = parent_of(path);
   if (!parent) return fail(parent.error());
   if (auto found = walk(path, 0); !found) return fail(found.error());
-  return file_system->remove_directory(*parent, base_name(path), caller(0));
+  return names().remove_directory(*parent, base_name(path), caller(0));
 }
 
 Result<std::vector<std::string>> Host::list(const std::string& path) {
   auto found = walk(path, 0);
   if (!found) return fail(found.error());
-  std::vector<std::string> names;
-  INDUCTORFS_TRY(file_system->read_directory(found->node, 0, caller(0), [&](const vfs::DirectoryItem& item) {
-    if (item.name != "." && item.name != "..") names.emplace_back(item.name);
+  std::vector<std::string> items;
+  INDUCTORFS_TRY(names().read_directory(found->node, 0, caller(0), [&](const vfs::DirectoryItem& item) {
+    if (item.name != "." && item.name != "..") items.emplace_back(item.name);
     return true;
   }));
-  std::sort(names.begin(), names.end());
-  return names;
+  std::sort(items.begin(), items.end());
+  return items;
 }
 
 Result<std::future<void>> Host::open_directory(const std::string& path, pid_t process) {
   auto found = walk(path, process);
   if (!found) return fail(found.error());
   auto opened = std::make_shared<std::promise<void>>();
-  file_system->open_directory(found->node, caller(process), [opened] { opened->set_value(); });
+  names().open_directory(found->node, caller(process), [opened] { opened->set_value(); });
   return opened->get_future();
 }
 

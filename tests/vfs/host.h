@@ -125,6 +125,12 @@ class Host {
   /// The group file alone.
   Result<void> triton_group(const std::string& key_directory, pid_t process);
 
+  // What a kernel asks for, and what the daemon tells.
+  vfs::NameOperations& names() { return file_system->operations().names; }
+  vfs::AttributeOperations& attributes() { return file_system->operations().attributes; }
+  vfs::DataOperations& data() { return file_system->operations().data; }
+  vfs::Inspection& inspection() { return file_system->inspection(); }
+
   Result<void> sync();
   /// Waits until the catalog of this host has the entry.
   bool wait_for_entry(const std::string& canonical);

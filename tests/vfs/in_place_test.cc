@@ -102,8 +102,8 @@ TEST_F(InPlaceTest, PublishesWhatNobodyHasOpenForWriting) {
   kernel->set(path, OpenState::kForWriting);
   ASSERT_TRUE(create(a, path, "half, "));
   EXPECT_TRUE(is_not_synced_because(a, path + ": somebody has it open for writing")) << why_not_synced(a);
-  EXPECT_EQ(a.file_system->status().in_place, std::vector<std::string>{path + ": somebody has it open for writing"});
-  EXPECT_NE(a.file_system->explain(path).why.find("somebody has it open for writing"), std::string::npos);
+  EXPECT_EQ(a.inspection().status().in_place, std::vector<std::string>{path + ": somebody has it open for writing"});
+  EXPECT_NE(a.inspection().explain(path).why.find("somebody has it open for writing"), std::string::npos);
   EXPECT_FALSE(is_in_cluster(a, path));
 
   ASSERT_TRUE(a.append(path, "whole"));
@@ -112,7 +112,7 @@ TEST_F(InPlaceTest, PublishesWhatNobodyHasOpenForWriting) {
   ASSERT_TRUE(a.sync());
   EXPECT_TRUE(is_in_cluster(a, path));
   EXPECT_EQ(a.read(path).value_or(""), "half, whole");
-  EXPECT_TRUE(a.file_system->status().in_place.empty());
+  EXPECT_TRUE(a.inspection().status().in_place.empty());
 }
 
 TEST_F(InPlaceTest, ExplainsThatTheContentWasRefused) {
@@ -121,9 +121,9 @@ TEST_F(InPlaceTest, ExplainsThatTheContentWasRefused) {
   const std::string bad = "fxgraph/" + name.substr(1, 2) + "/" + name + "/" + codec::torch_hash("x");
   ASSERT_TRUE(create(a, bad, "not a pickle"));
   ASSERT_TRUE(a.sync());
-  ASSERT_EQ(a.file_system->status().refused.size(), 1U);
-  const std::string why = a.file_system->status().refused.front().substr(bad.size() + 2);
-  EXPECT_EQ(a.file_system->explain(bad).why,
+  ASSERT_EQ(a.inspection().status().refused.size(), 1U);
+  const std::string why = a.inspection().status().refused.front().substr(bad.size() + 2);
+  EXPECT_EQ(a.inspection().explain(bad).why,
             "written on this host, and refused when it was complete, so it stays here: " + why);
 }
 
@@ -216,7 +216,7 @@ TEST_F(InPlaceTest, IsAskedAgainWhereTheAnswerWasLateAndGivenUpWhereThereIsNone)
   EXPECT_TRUE(is_in_cluster(a, late));
   EXPECT_FALSE(is_in_cluster(a, never));
   EXPECT_EQ(a.count("seal.in_place_unknown"), 1U);
-  EXPECT_NE(a.file_system->explain(never).why.find("kernel does not tell"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(never).why.find("kernel does not tell"), std::string::npos);
   // Later the kernel may tell: a rename is looked at like any other.
   kernel->set(code_path("renamed"), OpenState::kNotForWriting);
   ASSERT_TRUE(a.make_directories(parent_of(code_path("renamed"))));
@@ -262,7 +262,7 @@ TEST_F(InPlaceTest, AFileIsPublishedUnderEachOfItsNames) {
   const auto found = a.look_up(path);
   ASSERT_TRUE(found);
   // Sorts before the other, and is of no family.
-  ASSERT_TRUE(a.file_system->link(found->node, vfs::kRootNode, "a further name", {}));
+  ASSERT_TRUE(a.names().link(found->node, vfs::kRootNode, "a further name", {}));
   a.take_over();
   ASSERT_TRUE(a.sync());
   EXPECT_TRUE(is_in_cluster(a, path));
@@ -465,7 +465,7 @@ TEST_F(CutIndex, IsReadToTheEndByWhoHasItOpen) {
   ASSERT_TRUE(a.sync());
   ASSERT_FALSE(a.exists(index));
   std::string bytes(half.size() + 1, 0);
-  EXPECT_EQ(a.file_system->read(found->node, bytes.data(), bytes.size(), 0).value_or(0), half.size());
+  EXPECT_EQ(a.data().read(found->node, bytes.data(), bytes.size(), 0).value_or(0), half.size());
 }
 
 TEST_F(CutIndex, StaysWhileTheKernelDoesNotTell) {

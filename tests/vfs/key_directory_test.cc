@@ -118,7 +118,7 @@ TEST_F(KeyDirectory, KeepsWhatAProcessHasPutWithoutAGroupFile) {
   EXPECT_EQ(a.count("triton.sets_kept"), 1U);
   ASSERT_TRUE(a.sync());
   EXPECT_EQ(a.count("publish.published"), 0U);
-  const auto reasons = a.file_system->status().foreign_reasons;
+  const auto reasons = a.inspection().status().foreign_reasons;
   EXPECT_TRUE(std::ranges::any_of(reasons, [](const auto& one) { return one.find("no group file") != one.npos; }));
 
   ASSERT_TRUE(a.create(dump + "/edited", ""));  // as an editor saves
@@ -178,7 +178,7 @@ TEST_F(KeyDirectory, PutsACompleteSetInThePlaceOfHalfASet) {
   ASSERT_TRUE(a.triton_compile(directory, "second", two.pid()));
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
   std::string bytes(18, '\0');
-  EXPECT_TRUE(a.file_system->read(left->node, bytes.data(), bytes.size(), 0));
+  EXPECT_TRUE(a.data().read(left->node, bytes.data(), bytes.size(), 0));
   EXPECT_EQ(bytes, "first wrote k.ttir") << "who has it open reads on";
   EXPECT_TRUE(a.exists(directory + "/old.ttir"));
   ASSERT_TRUE(a.sync());
@@ -252,7 +252,7 @@ TEST_F(KeyDirectory, NeverMixesTheSetsOfTwoWriters) {
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222") << "the first complete set stays";
   EXPECT_EQ(writers_seen(a, directory, one.pid()), "111") << "its writer sees the later one while it lives";
   one.end();
-  EXPECT_TRUE(eventually([&] { return a.file_system->status().pending_sets == 0; }));
+  EXPECT_TRUE(eventually([&] { return a.inspection().status().pending_sets == 0; }));
   EXPECT_EQ(writers_seen(a, directory, reader.pid()), "222");
 }
 
@@ -576,7 +576,7 @@ TEST_F(KeyDirectory, KeepsTheSetThatItShowsWhenTheClusterHasAnother) {
   EXPECT_EQ(writers_seen(b, directory, own_pid()), "111");
   EXPECT_EQ(b.list(directory).value().size(), 4U);
   EXPECT_GT(b.count("triton.changes_not_shown"), 0U);
-  const auto explanation = b.file_system->explain(directory + "/k.ttir");
+  const auto explanation = b.inspection().explain(directory + "/k.ttir");
   EXPECT_EQ(explanation.digest, codec::digest_of("first wrote k.ttir").to_hex());
   b.take_over();
   EXPECT_EQ(writers_seen(b, directory, own_pid()), "111") << "another worker goes on with it";

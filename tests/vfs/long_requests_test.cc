@@ -46,8 +46,8 @@ TEST_F(LongRequests, CopyEightMebibytesAtMostAndSayHowMany) {
   uint64_t done = 0;
   for (const size_t expected : {8 * kMebibyte, 8 * kMebibyte, 4 * kMebibyte, size_t{0}}) {
     Result<size_t> copied = fail(ErrorCode::kInternal);
-    const uint64_t steps = steps_of(
-        [&] { copied = a.file_system->copy_range(node("from"), done, node("to"), done, kSize - done + 1, me()); });
+    const uint64_t steps =
+        steps_of([&] { copied = a.data().copy_range(node("from"), done, node("to"), done, kSize - done + 1, me()); });
     ASSERT_TRUE(copied) << copied.error().to_string();
     ASSERT_EQ(*copied, expected);
     EXPECT_GE(steps, expected / kMebibyte);
@@ -62,7 +62,7 @@ TEST_F(LongRequests, SayThatTheyGoOnWhileAFileIsCopiedForItsWriter) {
   ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
   ASSERT_TRUE(a.publish_file(path, bytes));
   ASSERT_TRUE(a.sync());
-  const uint64_t steps = steps_of([&] { ASSERT_TRUE(a.file_system->write(node(path), "more", kSize, me())); });
+  const uint64_t steps = steps_of([&] { ASSERT_TRUE(a.data().write(node(path), "more", kSize, me())); });
   EXPECT_EQ(a.count("view.unsealed"), 1U);
   EXPECT_GE(steps, kSize / kMebibyte);
 }
@@ -70,14 +70,14 @@ TEST_F(LongRequests, SayThatTheyGoOnWhileAFileIsCopiedForItsWriter) {
 TEST_F(LongRequests, SayThatTheyGoOnWhileAFileIsWrittenToTheDisk) {
   ASSERT_TRUE(a.create("large", bytes));
   ASSERT_TRUE(a.create("small", "few bytes"));
-  EXPECT_GE(steps_of([&] { ASSERT_TRUE(a.file_system->sync_file(node("large"), false)); }), 2U);
-  EXPECT_EQ(steps_of([&] { ASSERT_TRUE(a.file_system->sync_file(node("small"), false)); }), 0U);
+  EXPECT_GE(steps_of([&] { ASSERT_TRUE(a.data().sync_file(node("large"), false)); }), 2U);
+  EXPECT_EQ(steps_of([&] { ASSERT_TRUE(a.data().sync_file(node("small"), false)); }), 0U);
 }
 
 TEST_F(LongRequests, SyncAHoleInOneStep) {
   ASSERT_TRUE(a.create("hole", ""));
   ASSERT_TRUE(a.truncate("hole", uint64_t{1} << 42));
-  EXPECT_LE(steps_of([&] { ASSERT_TRUE(a.file_system->sync_file(node("hole"), true)); }), 1U);
+  EXPECT_LE(steps_of([&] { ASSERT_TRUE(a.data().sync_file(node("hole"), true)); }), 1U);
 }
 
 TEST_F(LongRequests, AllocateInPiecesAndAsAWhole) {
@@ -85,7 +85,7 @@ TEST_F(LongRequests, AllocateInPiecesAndAsAWhole) {
   ASSERT_TRUE(a.create("file", bytes));
   const uint64_t steps = steps_of([&] {
     // A hole takes no room on the disk of the test.
-    ASSERT_TRUE(a.file_system->allocate(node("file"), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 1, kRange, me()));
+    ASSERT_TRUE(a.data().allocate(node("file"), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 1, kRange, me()));
   });
   EXPECT_EQ(steps, 4U);
   EXPECT_EQ(a.read("file").value_or("absent"), "x" + std::string(kSize - 1, '\0'));

@@ -221,7 +221,7 @@ void ModelRun::change_bytes(const std::string& path) {
     const std::string suffix(1 + pick(3), '\n');
     say("append to what arrived as " + path);
     // One node for both, as with an open file: another version may arrive at any time.
-    auto& files = *at_->host->file_system;
+    auto& files = at_->host->data();
     std::string before(found->attributes.size, '\0');
     const auto got = files.read(found->node, before.data(), before.size(), 0);
     if (!got || *got != before.size() || !files.write(found->node, suffix, before.size(), caller())) return;
@@ -266,7 +266,7 @@ void ModelRun::change_mode(const std::string& path) {
   auto& file = *known->second.file;
   file.mode = *change.mode;
   file.mode_is_chosen = file.mode_is_chosen || is_shared(path) || has_more_names(known->second.file);
-  expect(at_->host->file_system->set_attributes(found->node, change, caller()).has_value(), "chmod " + path);
+  expect(at_->host->attributes().set_attributes(found->node, change, caller()).has_value(), "chmod " + path);
   verify(path);
 }
 
@@ -355,7 +355,7 @@ void ModelRun::link(const std::string& from, const std::string& to) {
   const auto parent = directory.empty() ? vfs::kRootNode : at_->host->look_up(directory)->node;
   say("link " + from + " " + to);
   if (!expect(node.has_value(), "link: no " + from)) return;
-  const auto done = at_->host->file_system->link(node->node, parent, base_name(to), caller());
+  const auto done = at_->host->names().link(node->node, parent, base_name(to), caller());
   if (!expect(done.has_value(), "link " + from + " " + to + ": " + (done ? "" : done.error().to_string()))) return;
   at_->own[to] = source->second;
   own_changed(source->second.file);
@@ -368,7 +368,7 @@ void ModelRun::make_symlink(const std::string& path) {
   const std::string directory = parent_path(path);
   const auto parent = directory.empty() ? vfs::kRootNode : at_->host->look_up(directory)->node;
   say("symlink " + path);
-  const auto done = at_->host->file_system->make_symlink(parent, base_name(path), "target of " + path, caller());
+  const auto done = at_->host->names().make_symlink(parent, base_name(path), "target of " + path, caller());
   if (!expect(done.has_value(), "symlink " + path)) return;
   at_->own[path] = Item{Item::Type::kLink, nullptr, "target of " + path};
 }
@@ -426,7 +426,7 @@ void ModelRun::open_handle(const std::string& path) {
   const auto known = at_->own.find(path);
   if (known != at_->own.end()) return at_->open.push_back({found->node, known->second.file});
   std::string bytes(found->attributes.size, '\0');
-  const auto got = at_->host->file_system->read(found->node, bytes.data(), bytes.size(), 0);
+  const auto got = at_->host->data().read(found->node, bytes.data(), bytes.size(), 0);
   if (!expect(got && *got == bytes.size(), "read of what was looked up: " + path)) return;
   if (!expect(may_be(path, bytes), path + " has bytes that nobody published: " + bytes.substr(0, 20))) return;
   // Read only through this handle: a write would make the name this host's own.
@@ -442,13 +442,13 @@ void ModelRun::use_handle() {
     for (const auto& [path, item] : at_->own) {
       if (item.file == file) bury(path, file->bytes);
     }
-    if (!expect(at_->host->file_system->write(node, "W", 0, caller()).has_value(), "write through a handle")) return;
+    if (!expect(at_->host->data().write(node, "W", 0, caller()).has_value(), "write through a handle")) return;
     if (file->bytes.empty()) file->bytes.resize(1);
     file->bytes[0] = 'W';
     own_changed(file);
   }
   std::string bytes(file->bytes.size() + 1, '\0');
-  const auto got = at_->host->file_system->read(node, bytes.data(), bytes.size(), 0);
+  const auto got = at_->host->data().read(node, bytes.data(), bytes.size(), 0);
   if (!expect(got.has_value(), "read through a handle: " + (got ? "" : got.error().to_string()))) return;
   bytes.resize(*got);
   expect(bytes == file->bytes,
@@ -475,7 +475,7 @@ void ModelRun::forget(const std::string& path) {
   // The kernel keeps a directory whose children it knows, so the leaf goes first.
   const size_t keep = pick(nodes.size() + 1);
   for (size_t i = nodes.size(); i > keep; --i) {
-    if (!is_open(nodes[i - 1])) at_->host->file_system->forget(nodes[i - 1], kAllReferences);
+    if (!is_open(nodes[i - 1])) at_->host->names().forget(nodes[i - 1], kAllReferences);
   }
   verify(path);
 }

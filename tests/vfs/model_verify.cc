@@ -27,7 +27,7 @@ bool ModelRun::verify(const std::string& path) {
     case Item::Type::kDirectory:
       return expect(S_ISDIR(mode), path + " is no directory");
     case Item::Type::kLink: {
-      const auto target = at_->host->file_system->read_link(found->node, {::getuid(), ::getgid(), own_pid()});
+      const auto target = at_->host->names().read_link(found->node, {::getuid(), ::getgid(), own_pid()});
       return expect(target && *target == known->second.target, path + " is another link");
     }
     case Item::Type::kFile:

@@ -26,7 +26,7 @@ class MovedPaths : public ::testing::Test {
   explicit MovedPaths(HostOptions options = {}) : a(cluster, std::move(options)) {
     std::filesystem::create_directories(outside / "deep");
     EXPECT_TRUE(a.make_directories("u/x/deep"));
-    EXPECT_TRUE(a.file_system->make_symlink(node("u"), "s", outside.string(), me()));
+    EXPECT_TRUE(a.names().make_symlink(node("u"), "s", outside.string(), me()));
   }
   vfs::NodeId node(const std::string& path) { return a.look_up(path)->node; }
   /// From now on u/x leads out of the mount.
@@ -90,7 +90,7 @@ class MovedPaths : public ::testing::Test {
 TEST_F(MovedPaths, AreNotThoseOfALinkThatIsMadeAfterALongCopy) {
   const vfs::NodeId deep = node("u/x/deep");
   expect_inside_always(a, [&](const std::string& path, const std::string& name) {
-    EXPECT_TRUE(a.file_system->link(node(path), deep, name, me()));
+    EXPECT_TRUE(a.names().link(node(path), deep, name, me()));
   });
 }
 
@@ -99,8 +99,8 @@ TEST_F(MovedPaths, AreNotThoseOfARenameThatCopiesFirst) {
   const vfs::NodeId deep = node("u/x/deep");
   expect_inside_always(b, [&](const std::string& path, const std::string& name) {
     const size_t slash = path.rfind('/');
-    EXPECT_TRUE(a.file_system->rename(node(path.substr(0, slash)), path.substr(slash + 1), deep, name,
-                                      vfs::RenameMode::kReplace, me()));
+    EXPECT_TRUE(a.names().rename(node(path.substr(0, slash)), path.substr(slash + 1), deep, name,
+                                 vfs::RenameMode::kReplace, me()));
   });
 }
 
@@ -124,8 +124,7 @@ TEST_F(SeenPaths, AreNotThoseOfALookupThatAsksWhereItIsSeen) {
     if (!std::exchange(exchanged, true)) exchange();
   };
   bool found = true;
-  a.file_system->lookup(directory, group, me(),
-                        [&](const vfs::LookupAnswer& answer) { found = answer.found.has_value(); });
+  a.names().lookup(directory, group, me(), [&](const vfs::LookupAnswer& answer) { found = answer.found.has_value(); });
   EXPECT_TRUE(exchanged);
   EXPECT_FALSE(found) << "a file that is outside of the mount";
 }
@@ -146,7 +145,7 @@ TEST_F(LearnedPaths, OfARootAreNotAnotherUsersWhoGetsItsName) {
     EXPECT_TRUE(a.rename("root", "moved"));
     EXPECT_TRUE(a.make_directory("root"));
   };
-  const auto made = a.file_system->make_directory(root, "fxgraph", 0755, {::getuid(), ::getgid(), kJob});
+  const auto made = a.names().make_directory(root, "fxgraph", 0755, {::getuid(), ::getgid(), kJob});
   EXPECT_TRUE(renamed);
   EXPECT_FALSE(made);
   const auto view = std::filesystem::path(a.directory / "local") / "view";

@@ -17,7 +17,7 @@ const std::string kDirectory = "cache/kernel.gemm.0123456789abcdef0123456789abcd
 class NoSign : public ::testing::Test {
  protected:
   static bool is_told(Host& host, const std::string& why) {
-    const auto reasons = host.file_system->status().foreign_reasons;
+    const auto reasons = host.inspection().status().foreign_reasons;
     return std::ranges::any_of(reasons, [&](const auto& reason) { return reason.find(why) != std::string::npos; });
   }
   /// As cp(1) does.
@@ -34,17 +34,17 @@ TEST_F(NoSign, OfAFileIsTold) {
   Host a(cluster);
   copy(a, path);
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->status().foreign, 1U);
+  EXPECT_EQ(a.inspection().status().foreign, 1U);
   EXPECT_EQ(a.count("seal.foreign"), 1U) << "sync counts it";
   EXPECT_TRUE(is_told(a, "written in place under its final name"));
-  EXPECT_NE(a.file_system->explain(path).why.find("rsync"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(path).why.find("rsync"), std::string::npos);
 }
 
 TEST_F(NoSign, OfADirectoryIsTold) {
   Host a(cluster);
   copy(a, kDirectory + "/kernel.cu");
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->status().foreign, 1U);
+  EXPECT_EQ(a.inspection().status().foreign, 1U);
   EXPECT_TRUE(is_told(a, "make it beside, then rename it"));
 }
 
@@ -62,7 +62,7 @@ TEST_F(NoSign, IsNotToldWhenASignComes) {
   ASSERT_TRUE(a.make_directories(build));
   ASSERT_TRUE(a.create(library, "a long build"));
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->status().foreign, 0U);
+  EXPECT_EQ(a.inspection().status().foreign, 0U);
 }
 
 TEST_F(NoSign, TellsTheWriterWhereThatIsTheReason) {
@@ -73,7 +73,7 @@ TEST_F(NoSign, TellsTheWriterWhereThatIsTheReason) {
   Host a(cluster, options);
   copy(a, path);
   ASSERT_TRUE(a.sync());
-  EXPECT_EQ(a.file_system->status().foreign, 1U);
+  EXPECT_EQ(a.inspection().status().foreign, 1U);
   EXPECT_FALSE(is_told(a, "written in place"));
 }
 

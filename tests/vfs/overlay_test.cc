@@ -62,7 +62,7 @@ TEST_F(Overlay, NumbersWhatOnlyTheClusterHasBelowTheSign) {
   ASSERT_TRUE(b.create("own", "local"));
   std::map<std::string, uint64_t> listed;
   for (const std::string& directory : {std::string(), path.substr(0, 2)}) {
-    ASSERT_TRUE(b.file_system->read_directory(b.look_up(directory)->node, 0, {}, [&](const vfs::DirectoryItem& item) {
+    ASSERT_TRUE(b.names().read_directory(b.look_up(directory)->node, 0, {}, [&](const vfs::DirectoryItem& item) {
       listed[std::string(item.name)] = item.inode_number;
       return true;
     }));
@@ -83,7 +83,7 @@ TEST_F(Overlay, ShowsNoTimeInTheFuture) {
   tomorrow.modified = vfs::Timestamp{::time(nullptr) + 86'400, 0};
   ASSERT_TRUE(a.make_directories("tmp"));
   ASSERT_TRUE(a.create("tmp/one", "text"));
-  ASSERT_TRUE(a.file_system->set_attributes(a.look_up("tmp/one")->node, tomorrow, {}));
+  ASSERT_TRUE(a.attributes().set_attributes(a.look_up("tmp/one")->node, tomorrow, {}));
   ASSERT_TRUE(a.make_directories(path.substr(0, 2)));
   ASSERT_TRUE(a.rename("tmp/one", path));
   ASSERT_TRUE(a.sync());
@@ -136,7 +136,7 @@ TEST_F(Overlay, ChecksABlobThatIsHereForEachNameOnce) {
   for (const auto& path : {sound, corrupt, foreign}) ASSERT_TRUE(a.wait_for_entry(path));
   const auto look_up_anew = [&] {
     const auto found = a.look_up(sound);
-    if (found) a.file_system->forget(found->node, 1);
+    if (found) a.names().forget(found->node, 1);
     return found.has_value();
   };
   ASSERT_TRUE(look_up_anew());
@@ -175,13 +175,13 @@ TEST_F(Overlay, SyncsTheNamesThatTheHostHas) {
   ASSERT_TRUE(b.wait_for_entry(shared));
   const auto sync = [](Host& host, const std::string& path) {
     const auto found = host.look_up(path);
-    return found ? host.file_system->sync_file(found->node, false) : fail(found.error());
+    return found ? host.data().sync_file(found->node, false) : fail(found.error());
   };
   const std::string directory = shared.substr(0, shared.find('/'));
   EXPECT_TRUE(sync(a, "own"));
   EXPECT_TRUE(sync(a, directory));
   EXPECT_TRUE(sync(b, directory)) << "the cluster's";
-  EXPECT_TRUE(a.file_system->sync_file(vfs::kRootNode, false));
+  EXPECT_TRUE(a.data().sync_file(vfs::kRootNode, false));
   const auto removed = a.look_up("own");
   ASSERT_TRUE(removed);
 
@@ -191,7 +191,7 @@ TEST_F(Overlay, SyncsTheNamesThatTheHostHas) {
   EXPECT_TRUE(sync(b, directory)) << "nothing is written for these";
   ASSERT_TRUE(a.unlink("own/file"));
   ASSERT_TRUE(a.remove_directory("own"));
-  EXPECT_TRUE(a.file_system->sync_file(removed->node, false)) << "nobody can come back to its names";
+  EXPECT_TRUE(a.data().sync_file(removed->node, false)) << "nobody can come back to its names";
   ASSERT_TRUE(arm_fail_points(""));
 }
 
@@ -299,11 +299,11 @@ TEST_F(Overlay, KeepsADeletedFileReadableForWhoHasItOpen) {
   ASSERT_TRUE(a.publish_file(path, "new bytes"));
 
   std::string bytes(9, '\0');
-  ASSERT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value(), 9U);
+  ASSERT_EQ(a.data().read(open->node, bytes.data(), bytes.size(), 0).value(), 9U);
   EXPECT_EQ(bytes, "old bytes");
   EXPECT_EQ(a.read(path).value(), "new bytes");
   ASSERT_TRUE(a.unlink(path));
-  ASSERT_EQ(a.file_system->read(open->node, bytes.data(), bytes.size(), 0).value(), 9U);
+  ASSERT_EQ(a.data().read(open->node, bytes.data(), bytes.size(), 0).value(), 9U);
   EXPECT_EQ(bytes, "old bytes");
 }
 
@@ -400,7 +400,7 @@ TEST_F(Overlay, TellsTheKernelAboutNamesThatItHoldsAsAbsent) {
 TEST_F(Overlay, SaysOfADirectoryThatIsNamedLikeATemporaryOneWhyItIsPrivate) {
   Host a(cluster);
   const auto told = [&](const std::string& name) {
-    const auto lines = a.file_system->status().refused;
+    const auto lines = a.inspection().status().refused;
     return std::count_if(lines.begin(), lines.end(), [&](const auto& line) { return line.starts_with(name + ": "); });
   };
   const auto use = [&](const std::string& name, mode_t mode) {
@@ -508,7 +508,7 @@ TEST_F(Overlay, HoldsItsLimitAlthoughFilesOfItsOwnAreLinkedToBlobs) {
     // The kernel forgets, as it does under memory pressure or when it is told to.
     for (const auto& p : {path, path.substr(0, 2)}) {
       const auto found = a.look_up(p);
-      if (found) a.file_system->forget(found->node, 1'000'000);
+      if (found) a.names().forget(found->node, 1'000'000);
     }
   }
 
@@ -516,7 +516,7 @@ TEST_F(Overlay, HoldsItsLimitAlthoughFilesOfItsOwnAreLinkedToBlobs) {
   for (int i = 0; i < 12; ++i) {
     const std::string path = in_code_directory(code_name(std::to_string(i)) + ".py");
     EXPECT_TRUE(a.read(path).value_or("absent") == std::string(1 << 20, static_cast<char>('a' + i))) << i;
-    a.file_system->forget(a.look_up(path)->node, 1'000'000);
+    a.names().forget(a.look_up(path)->node, 1'000'000);
   }
 }
 

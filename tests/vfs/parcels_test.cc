@@ -31,7 +31,7 @@ Result<void> compile(Host& host, const std::string& directory, const std::string
 class Parcels : public ::testing::Test {
  protected:
   static void forget(Host& host, const std::string& path) {
-    if (const auto found = host.look_up(path)) host.file_system->forget(found->node, 1'000'000);
+    if (const auto found = host.look_up(path)) host.names().forget(found->node, 1'000'000);
   }
   /// Of a host on which this process is another environment's, or unknown.
   static HostOptions with_writer(pid_t process, fingerprint::Match match) {
@@ -127,10 +127,10 @@ TEST_F(Parcels, RefuseWhatIsNoFile) {
   ASSERT_TRUE(a.make_directories("cache"));
   const auto staging = a.look_up("tmp/link");
   ASSERT_TRUE(staging);
-  ASSERT_TRUE(a.file_system->make_symlink(staging->node, "kernel.cu", "/etc/passwd", {}));
+  ASSERT_TRUE(a.names().make_symlink(staging->node, "kernel.cu", "/etc/passwd", {}));
   ASSERT_TRUE(a.rename("tmp/link", kKernel));
   ASSERT_TRUE(a.sync());
-  const auto refused = a.file_system->status().refused;
+  const auto refused = a.inspection().status().refused;
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_NE(refused.front().find("kernel.cu is neither a file nor a directory"), std::string::npos) << refused.front();
 }
@@ -220,8 +220,8 @@ TEST_F(Parcels, AreNotPublishedAgainOnceTheyWereChanged) {
   Host c(cluster);
   ASSERT_TRUE(c.wait_for_entry(kKernel));
   EXPECT_EQ(writer_of(c), "a");
-  EXPECT_NE(b.file_system->explain(kKernel).why.find("changed"), std::string::npos)
-      << b.file_system->explain(kKernel).why;
+  EXPECT_NE(b.inspection().explain(kKernel).why.find("changed"), std::string::npos)
+      << b.inspection().explain(kKernel).why;
 }
 
 TEST_F(Parcels, AreThisHostsOnceOneOfTheirFilesIsReplaced) {
@@ -275,8 +275,8 @@ TEST_F(Parcels, AreNotWhatIsOfAnotherType) {
 TEST_F(Parcels, SayWhyTheyStayHere) {
   ASSERT_TRUE(a.make_directories(kKernel));
   ASSERT_TRUE(a.create(kSource, "half"));
-  EXPECT_NE(a.file_system->explain(kKernel).why.find("make it beside, then rename it"), std::string::npos);
-  EXPECT_NE(a.file_system->explain(kSource).why.find("comes and goes with the directory"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(kKernel).why.find("make it beside, then rename it"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(kSource).why.find("comes and goes with the directory"), std::string::npos);
 }
 
 TEST_F(Parcels, GoWithTheFactsTheyWereMadeFor) {
@@ -426,7 +426,7 @@ TEST_F(Indexes, AreWhatTheLastProcessOfAnyViewWrote) {
         << "as it was written";
   }
   std::string bytes(earlier->attributes.size, '\0');
-  ASSERT_TRUE(c.file_system->read(earlier->node, bytes.data(), bytes.size(), 0));
+  ASSERT_TRUE(c.data().read(earlier->node, bytes.data(), bytes.size(), 0));
   EXPECT_EQ(bytes, index_in("/mnt/cache/" + kRank)) << "who has the earlier one open reads on";
   c.take_over();
   EXPECT_EQ(c.read(kIndex, kHere).value_or("absent"), index_in("/container/" + kRank) + "  ");
@@ -439,7 +439,7 @@ TEST_F(Indexes, StayHereWithoutOneOfTheirFiles) {
   ASSERT_TRUE(a.publish_file(kRank + "/" + kFirst, "a one"));
   ASSERT_TRUE(a.create(kIndex, index_in("/mnt/cache/" + kRank)));
   ASSERT_TRUE(a.sync());
-  const auto refused = a.file_system->status().refused;
+  const auto refused = a.inspection().status().refused;
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_NE(refused.front().find("names " + kSecond + ", which is not there"), std::string::npos) << refused.front();
 }
@@ -454,14 +454,14 @@ TEST_F(Indexes, DoNotComeAmongTheFilesOfAnotherWriter) {
 
 TEST_F(Indexes, ThatAreNotUnpackedAreExplained) {
   publish_index_by_a();
-  EXPECT_TRUE(b.file_system->explain(kIndex).visible) << "nobody has asked for it";
+  EXPECT_TRUE(b.inspection().explain(kIndex).visible) << "nobody has asked for it";
   ASSERT_TRUE(b.publish_file(kRank + "/" + kSecond, "b two"));
   ASSERT_FALSE(b.exists(kIndex));
-  const auto refused = b.file_system->explain(kIndex);
+  const auto refused = b.inspection().explain(kIndex);
   EXPECT_TRUE(!refused.visible && refused.where == "store");
   EXPECT_NE(refused.why.find(kSecond + " is another writer's here; remove it"), std::string::npos) << refused.why;
   ASSERT_TRUE(b.unlink(kRank + "/" + kSecond));
-  EXPECT_TRUE(b.exists(kIndex) && b.file_system->explain(kIndex).visible) << "the remedy helps";
+  EXPECT_TRUE(b.exists(kIndex) && b.inspection().explain(kIndex).visible) << "the remedy helps";
 }
 
 TEST_F(Indexes, StayUnderAProgramThatHasReadThem) {
@@ -538,7 +538,7 @@ TEST_F(Indexes, StayHereWithAFileOfAnotherEnvironment) {
   ASSERT_TRUE(c.create(kIndex, index_in("/mnt/cache/" + kRank)));
   ASSERT_TRUE(c.sync());
   EXPECT_FALSE(c.catalog->find(kIndex));
-  const auto refused = c.file_system->status().refused;
+  const auto refused = c.inspection().status().refused;
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_NE(refused.front().find(kSecond + ": "), std::string::npos) << refused.front();
   ASSERT_TRUE(write(c, "c"));

@@ -201,7 +201,7 @@ TEST_F(Recovery, GoesOnWithAFileThatTheStoreTookAndNobodyMarked) {
   ASSERT_TRUE(held);
   const auto bytes_of_held = [&] {
     std::string bytes(64, '\0');
-    const auto got = a.file_system->read(held->node, bytes.data(), bytes.size(), 0);
+    const auto got = a.data().read(held->node, bytes.data(), bytes.size(), 0);
     bytes.resize(got.value_or(0));
     return bytes;
   };
@@ -231,12 +231,12 @@ TEST_F(Recovery, CountsNamesThatNobodyHasLookedUpAcrossATakeover) {
   Host a(cluster);
   ASSERT_TRUE(a.create("one", "bytes"));
   const auto made = a.look_up("one");
-  ASSERT_TRUE(a.file_system->link(made->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), own_pid()}));
+  ASSERT_TRUE(a.names().link(made->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), own_pid()}));
   a.restart();
   const auto held = a.look_up("one");
   ASSERT_TRUE(held);
   ASSERT_TRUE(a.unlink("one"));
-  const auto links = [&] { return a.file_system->get_attributes(held->node).value().links; };
+  const auto links = [&] { return a.attributes().get_attributes(held->node).value().links; };
   EXPECT_EQ(links(), 1U) << "the disk has a name that nobody has looked up";
   a.take_over();
   EXPECT_EQ(links(), 1U);

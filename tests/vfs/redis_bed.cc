@@ -66,8 +66,8 @@ RedisBed::Answer RedisBed::look_up(Host& host, const std::string& path) {
   Answer answer;
   std::promise<vfs::LookupAnswer> promise;
   const auto start = std::chrono::steady_clock::now();
-  host.file_system->lookup(directory->node, path.substr(path.rfind('/') + 1), {},
-                           [&](vfs::LookupAnswer got) { promise.set_value(std::move(got)); });
+  host.names().lookup(directory->node, path.substr(path.rfind('/') + 1), {},
+                      [&](vfs::LookupAnswer got) { promise.set_value(std::move(got)); });
   const auto got = promise.get_future().get();
   answer.took = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - start);
   answer.found = got.found.has_value();

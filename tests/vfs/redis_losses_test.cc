@@ -184,7 +184,7 @@ TEST_P(RedisLosses, AreAMissAtMostAndTheHostsAgreeAfterwards) {
   EXPECT_TRUE(is(there, loss.there));
   EXPECT_TRUE(is(read, loss.read));
   std::string bytes(100, '\0');
-  const auto got = bed.b->file_system->read(open->node, bytes.data(), bytes.size(), 0);
+  const auto got = bed.b->data().read(open->node, bytes.data(), bytes.size(), 0);
   ASSERT_TRUE(got) << got.error().to_string();
   EXPECT_EQ(bytes.substr(0, *got), "read before") << "an open file stays what it is";
 

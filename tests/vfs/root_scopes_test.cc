@@ -76,8 +76,8 @@ TEST_F(RootScopes, ShowAUserWhatTheSameUserMadeAndNobodyElse) {
   EXPECT_FALSE(b.exists(path)) << "the mountpoint is everybody's";
   use_as_root(a, "bob", kBob);
   EXPECT_FALSE(a.exists("bob/" + path)) << "on the same host neither";
-  EXPECT_EQ(b.file_system->explain("work/" + path).scope, a.file_system->explain("alice/" + path).scope);
-  EXPECT_NE(b.file_system->explain("bob/" + path).scope, b.file_system->explain("work/" + path).scope);
+  EXPECT_EQ(b.inspection().explain("work/" + path).scope, a.inspection().explain("alice/" + path).scope);
+  EXPECT_NE(b.inspection().explain("bob/" + path).scope, b.inspection().explain("work/" + path).scope);
 }
 
 /// Many users begin at once, or the name service is slow: what their jobs make meanwhile waits for the names.
@@ -88,7 +88,7 @@ TEST_F(RootScopes, ShareWhatWasMadeBeforeTheUserHadAName) {
   a.environment.ask(false);
   EXPECT_TRUE(a.sync());
   use_as_root(b, "work", kAlice);
-  EXPECT_TRUE(shows(b, "work/" + path)) << a.file_system->explain("alice/" + path).why;
+  EXPECT_TRUE(shows(b, "work/" + path)) << a.inspection().explain("alice/" + path).why;
   ASSERT_TRUE(b.make_directories("work/triton/0"));
   EXPECT_TRUE(shows(b, "work/" + key + "/__grp__k.json"));
 }
@@ -99,8 +99,8 @@ TEST_F(RootScopes, KeepHereWhatWasMadeWhenNoNameCame) {
   const auto [path, key] = make_without_a_name(a);
   a.environment.ask(false, true);
   EXPECT_TRUE(a.sync());
-  EXPECT_TRUE(a.file_system->explain("alice/" + path).why.starts_with("written on this host, and stays here: "))
-      << a.file_system->explain("alice/" + path).why;
+  EXPECT_TRUE(a.inspection().explain("alice/" + path).why.starts_with("written on this host, and stays here: "))
+      << a.inspection().explain("alice/" + path).why;
   a.environment.ask(false);
   ASSERT_TRUE(a.rename("alice/" + path, "alice/elsewhere"));
   ASSERT_TRUE(a.rename("alice/elsewhere", "alice/" + path));
@@ -152,10 +152,10 @@ TEST_F(RootScopes, KeepHereWhatOthersPutIntoAUsersRoot) {
   ASSERT_TRUE(a.make_directories("alice/" + key));
   ASSERT_TRUE(a.triton_compile("alice/" + key, "his", own_pid()));
   ASSERT_TRUE(a.sync());
-  EXPECT_NE(a.file_system->explain("alice/" + path).why.find("user 1002 made it in a cache root of user 1001"),
+  EXPECT_NE(a.inspection().explain("alice/" + path).why.find("user 1002 made it in a cache root of user 1001"),
             std::string::npos)
-      << a.file_system->explain("alice/" + path).why;
-  EXPECT_EQ(a.file_system->status().foreign, 5U) << "a source, and the four files of a set";
+      << a.inspection().explain("alice/" + path).why;
+  EXPECT_EQ(a.inspection().status().foreign, 5U) << "a source, and the four files of a set";
   a.user = kAlice;
   const std::string hers = publish(a, "alice", "hers");
   Host b(cluster, options());
@@ -181,7 +181,7 @@ TEST_F(RootScopes, ChangeWithTheOwner) {
   b.user = 0;
   const auto node = b.look_up("root");
   ASSERT_TRUE(node);
-  ASSERT_TRUE(b.file_system->set_attributes(node->node, change, {0, 0, own_pid()}));
+  ASSERT_TRUE(b.attributes().set_attributes(node->node, change, {0, 0, own_pid()}));
   EXPECT_FALSE(b.exists("root/" + hers));
   EXPECT_TRUE(eventually([&] { return b.kernel.told_name(hers.substr(3)); })) << "the kernel has kept it";
   EXPECT_TRUE(shows(b, "root/" + his));
@@ -202,11 +202,11 @@ TEST_F(RootScopes, TellTheKernelOfTheRootThatChangesAndOfNoOther) {
   vfs::AttributeChange change;
   change.uid = kBob;
   b.user = 0;
-  ASSERT_TRUE(b.file_system->set_attributes(b.look_up("one")->node, change, {0, 0, own_pid()}));
+  ASSERT_TRUE(b.attributes().set_attributes(b.look_up("one")->node, change, {0, 0, own_pid()}));
   EXPECT_TRUE(eventually([&] { return b.kernel.take_content(directories[0]); }));
   // The notices of one change are told in the order of their directories: what comes later is told by now.
   change.uid = kAlice;
-  ASSERT_TRUE(b.file_system->set_attributes(b.look_up("one")->node, change, {0, 0, own_pid()}));
+  ASSERT_TRUE(b.attributes().set_attributes(b.look_up("one")->node, change, {0, 0, own_pid()}));
   EXPECT_TRUE(eventually([&] { return b.kernel.take_content(directories[0]); }));
   EXPECT_FALSE(b.kernel.take_content(directories[1]));
 }
@@ -234,9 +234,9 @@ TEST_F(RootScopes, AreThoseOfADirectoryThatWasRenamedThere) {
   ASSERT_TRUE(a.remove_directory("place"));
   use_as_root(a, "made", kBob);
   const std::string path = write(a, "made", "his");
-  const std::string his = a.file_system->explain("made/" + path).scope;
+  const std::string his = a.inspection().explain("made/" + path).scope;
   ASSERT_TRUE(a.rename("made", "place"));
-  EXPECT_EQ(a.file_system->explain("place/" + path).scope, his);
+  EXPECT_EQ(a.inspection().explain("place/" + path).scope, his);
   ASSERT_TRUE(a.sync());
   Host b(cluster, options());
   use_as_root(b, "alice", kAlice);
@@ -255,12 +255,12 @@ TEST_F(RootScopes, KeepHereWhatAUserHasInADirectoryOfRootAlone) {
   ASSERT_TRUE(a.make_directory(path.substr(0, 2)));
   vfs::AttributeChange change;
   change.uid = kBob;
-  ASSERT_TRUE(a.file_system->set_attributes(a.look_up(path.substr(0, 2))->node, change, {0, 0, own_pid()}));
+  ASSERT_TRUE(a.attributes().set_attributes(a.look_up(path.substr(0, 2))->node, change, {0, 0, own_pid()}));
   a.user = kBob;  // whose name is two letters
   ASSERT_TRUE(a.publish_file(path, "print('his')"));
   ASSERT_TRUE(a.sync());
-  EXPECT_NE(a.file_system->explain(path).why.find("user 1002 made it in a cache root of user 0"), std::string::npos)
-      << a.file_system->explain(path).why;
+  EXPECT_NE(a.inspection().explain(path).why.find("user 1002 made it in a cache root of user 0"), std::string::npos)
+      << a.inspection().explain(path).why;
   EXPECT_FALSE(b.exists(path));
 }
 
@@ -290,7 +290,7 @@ TEST_F(RootScopes, OfTheMountpointChangeWithItsOwner) {
   vfs::AttributeChange change;
   change.uid = kAlice;
   change.mode = 0755;
-  ASSERT_TRUE(b.file_system->set_attributes(vfs::kRootNode, change, {0, 0, own_pid()}));
+  ASSERT_TRUE(b.attributes().set_attributes(vfs::kRootNode, change, {0, 0, own_pid()}));
   EXPECT_TRUE(shows(b, path));
 }
 
@@ -348,7 +348,7 @@ TEST_F(RootScopes, AreNamedInTheStatus) {
   Host a(cluster, options());
   use_as_root(a, "alice", kAlice);
   use_as_root(a, "team", 0);
-  const auto roots = a.file_system->status().first_roots;
+  const auto roots = a.inspection().status().first_roots;
   ASSERT_EQ(roots.size(), 2U);
   EXPECT_EQ(roots[0].shared_with, "user=1001");
   EXPECT_EQ(roots[1].shared_with, "everybody");
@@ -384,7 +384,7 @@ class RootScopesOfMakers : public RootScopes, public ::testing::WithParamInterfa
     change.mode = mode;
     const auto node = host.look_up(path);
     ASSERT_TRUE(node);
-    ASSERT_TRUE(host.file_system->set_attributes(node->node, change, {0, 0, own_pid()}));
+    ASSERT_TRUE(host.attributes().set_attributes(node->node, change, {0, 0, own_pid()}));
   }
   static std::string name_of(const std::string& seed) { return in_code_directory(code_name(seed) + ".py"); }
 };
@@ -406,9 +406,9 @@ TEST_P(RootScopesOfMakers, KeepHereWhatAnotherUserHadAHandIn) {
       ASSERT_TRUE(a.rename(kTemporary, "alice/" + path));
     }
     ASSERT_TRUE(a.sync());
-    const auto told = a.file_system->explain("alice/" + path);
+    const auto told = a.inspection().explain("alice/" + path);
     EXPECT_NE(told.why.find("user 1002 has written to it, or has given it its name"), std::string::npos) << told.why;
-    EXPECT_EQ(a.file_system->status().foreign, 1U);
+    EXPECT_EQ(a.inspection().status().foreign, 1U);
     // For good: under another name, after a restart, and when its owner begins it anew.
     ASSERT_TRUE(a.rename("alice/" + path, kTemporary));
     ASSERT_TRUE(a.rename(kTemporary, "alice/" + path));
@@ -462,8 +462,8 @@ const Meddling kMeddlings[] = {
        const auto node = host.look_up(temporary);
        const auto directory = host.look_up(path.substr(0, path.rfind('/')));
        ASSERT_TRUE(node && directory);
-       ASSERT_TRUE(host.file_system->link(node->node, directory->node, path.substr(path.rfind('/') + 1),
-                                          {kBob, kBob, own_pid()}));
+       ASSERT_TRUE(
+           host.names().link(node->node, directory->node, path.substr(path.rfind('/') + 1), {kBob, kBob, own_pid()}));
        ASSERT_TRUE(host.unlink(temporary));
        ASSERT_TRUE(host.rename(path, temporary));  // she gives it the name, which is a sign
      }},
@@ -488,7 +488,7 @@ TEST_F(RootScopesOfMakers, KeepHereWhatLiesInADirectoryThatAnotherUserHasNamed) 
   ASSERT_TRUE(shows(b, "alice/" + later));
   ASSERT_TRUE(b.make_directories("alice/triton/0"));
   EXPECT_FALSE(b.exists(other + "/__grp__k.json"));
-  const auto told = a.file_system->explain(other + "/k.ttir");
+  const auto told = a.inspection().explain(other + "/k.ttir");
   EXPECT_NE(told.why.find("of its directory " + triton_key_of("another kernel") + ": user 1002"), std::string::npos)
       << told.why;
 }
@@ -543,7 +543,7 @@ TEST_F(RootScopesOfMakers, KeepHereWhatAnybodyMayHaveMapped) {
     EXPECT_TRUE(a.create(kTemporary, "print('" + seed + "')", mode));
     const auto node = a.look_up(kTemporary);
     for (const mode_t chosen : {mode, later}) set_mode(a, kTemporary, chosen);
-    EXPECT_TRUE(a.file_system->write(node->node, "print", 0, {0, 0, vfs::kWriteBack}));
+    EXPECT_TRUE(a.data().write(node->node, "print", 0, {0, 0, vfs::kWriteBack}));
     EXPECT_TRUE(a.rename(kTemporary, "alice/" + path));
     return path;
   };
@@ -556,7 +556,7 @@ TEST_F(RootScopesOfMakers, KeepHereWhatAnybodyMayHaveMapped) {
   EXPECT_TRUE(shows(b, "alice/" + closed));
   EXPECT_FALSE(b.exists("alice/" + open));
   EXPECT_FALSE(b.exists("alice/" + once_open));
-  const auto told = a.file_system->explain("alice/" + open);
+  const auto told = a.inspection().explain("alice/" + open);
   EXPECT_NE(told.why.find("any user may have written to it through a shared mapping"), std::string::npos) << told.why;
 }
 
@@ -580,9 +580,9 @@ TEST_F(RootScopesOfMakers, ShareWhatSeveralUsersMadeWhereAllOfThemMay) {
 TEST_F(RootScopes, AskForTheNameAgainWhenTheAccountsOfTheHostChange) {
   Host a(cluster, options());
   use_as_root(a, "alice", kAlice);
-  const std::string before = a.file_system->explain("alice/" + write(a, "alice", "hers")).scope;
+  const std::string before = a.inspection().explain("alice/" + write(a, "alice", "hers")).scope;
   a.environment.rename_users("other");
-  EXPECT_NE(a.file_system->explain("alice/" + write(a, "alice", "his")).scope, before);
+  EXPECT_NE(a.inspection().explain("alice/" + write(a, "alice", "his")).scope, before);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_F(Roots, ShareWhatEachOfThemHas) {
   EXPECT_EQ(b.read(path).value_or("absent"), "print('code')") << "the mountpoint is a root too";
   use_as_root(a, "carol");
   EXPECT_EQ(a.read("carol/" + path).value_or("absent"), "print('code')") << "another root of the same mount";
-  EXPECT_EQ(a.file_system->explain("carol/" + path).canonical, path);
+  EXPECT_EQ(a.inspection().explain("carol/" + path).canonical, path);
 }
 
 TEST_F(Roots, ShareTheSetsOfTritonsOwnDirectories) {
@@ -80,7 +80,7 @@ TEST_F(Roots, KeepTheirSetsApartUntilTheyAreWhole) {
   EXPECT_FALSE(a.look_up("alice/" + key + "/__grp__k.json", 1)) << "half a set is nobody's kernel";
   EXPECT_FALSE(a.exists("bob/" + key + "/k.ttir"));
   EXPECT_FALSE(a.exists("triton/0/" + key + "/k.ttir"));
-  EXPECT_EQ(a.file_system->status().pending_sets, 1U);
+  EXPECT_EQ(a.inspection().status().pending_sets, 1U);
 }
 
 TEST_F(Roots, HideWhatIsDeletedInThemAlone) {
@@ -156,7 +156,7 @@ TEST_F(Roots, ShowAgainWhatIsMadeAnewInThem) {
   ASSERT_TRUE(a.publish_file("alice/" + path, "print('code')"));
   ASSERT_TRUE(a.sync());
   EXPECT_TRUE(a.exists("alice/" + path));
-  EXPECT_EQ(a.file_system->explain("alice/" + path).publish, "published");
+  EXPECT_EQ(a.inspection().explain("alice/" + path).publish, "published");
 }
 
 TEST_F(Roots, TellTheKernelWhatComesToTheOnesInUse) {
@@ -182,8 +182,8 @@ TEST_F(Roots, LetTheKernelKeepNoAbsenceThatNobodyWouldEnd) {
   ASSERT_TRUE(parent);
   const auto kept = [&](vfs::NodeId directory, const std::string& name) {
     std::optional<bool> keep;
-    a.file_system->lookup(directory, name, {.uid = ::getuid(), .gid = ::getgid(), .pid = own_pid()},
-                          [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
+    a.names().lookup(directory, name, {.uid = ::getuid(), .gid = ::getgid(), .pid = own_pid()},
+                     [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
     return keep.value_or(true);
   };
   EXPECT_FALSE(kept(parent->node, "fxgraph"));
@@ -235,7 +235,7 @@ TEST_F(Roots, LoseNoTimingThatAnotherOneHasQueued) {
     ASSERT_TRUE(a.make_directories(root + "/cache"));
     ASSERT_TRUE(a.publish_file(root + "/" + path, timings(root)));
     ASSERT_TRUE(
-        eventually([&] { return a.file_system->explain(root + "/" + path).why.find("sealed") != std::string::npos; }));
+        eventually([&] { return a.inspection().explain(root + "/" + path).why.find("sealed") != std::string::npos; }));
   }
   fault->refuse_publishes(false);
   ASSERT_TRUE(a.sync());
@@ -281,8 +281,8 @@ TEST_F(Roots, MayComeIntoBeingByARename) {
   const auto directory = b.look_up("tmpab_1xyz9/" + path.substr(0, 2));
   ASSERT_TRUE(directory);
   std::optional<bool> keep;
-  b.file_system->lookup(directory->node, path.substr(3), {.uid = ::getuid(), .gid = ::getgid(), .pid = own_pid()},
-                        [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
+  b.names().lookup(directory->node, path.substr(3), {.uid = ::getuid(), .gid = ::getgid(), .pid = own_pid()},
+                   [&](const vfs::LookupAnswer& answer) { keep = answer.keep_absence; });
   EXPECT_EQ(keep, std::optional(false)) << "after the rename nobody would tell the kernel";
   ASSERT_TRUE(b.rename("tmpab_1xyz9", "bob"));
   EXPECT_TRUE(b.exists("bob/" + path));
@@ -332,7 +332,7 @@ TEST_F(Roots, LetTheIdlestGoWhereTheyAreTooMany) {
       use_as_root(b, root);
       return b.exists(root + ("/" + path));
     })) << root;
-    EXPECT_LE(b.file_system->status().roots, vfs::RootTree::kMostRootsOfOne);
+    EXPECT_LE(b.inspection().status().roots, vfs::RootTree::kMostRootsOfOne);
   }
   EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(0, 2)); })) << "nobody tells it of changes there";
   EXPECT_TRUE(eventually([&] {

@@ -115,7 +115,7 @@ TEST_F(SealRace, NeverGivesTheStoreAFileThatGetsASecondName) {
     hold("");
     EXPECT_FALSE(checks_next(path, kSealBegins)) << "sealed as a file of one name, which is about to have two";
   };
-  ASSERT_TRUE(a.file_system->link(node->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), own_pid()}));
+  ASSERT_TRUE(a.names().link(node->node, vfs::kRootNode, "two", {::getuid(), ::getgid(), own_pid()}));
   ASSERT_FALSE(before_linkat);
   ASSERT_TRUE(a.sync());
   EXPECT_EQ(a.count("seal.sealed"), 2U);
@@ -144,7 +144,7 @@ TEST_F(SealRace, AFirstLookKnowsOfASealThatCameInBetween) {
   const auto known = a.look_up(path);
   ASSERT_TRUE(known);
   ASSERT_EQ(a.read(path).value_or("absent"), bytes);
-  a.file_system->forget(known->node, 1'000'000);
+  a.names().forget(known->node, 1'000'000);
   after_look.first = "k.source";
   after_look.second = [&] {
     // The look has counted one name. The set is marked when all its files are in the store.
@@ -224,11 +224,11 @@ TEST_F(SharedInode, IsNotWrittenToInAPendingSet) {
   ASSERT_TRUE(a.rename(temporary + "/k.source", directory + "/k.source", own_pid()));
   const auto known = a.look_up(directory + "/k.source", own_pid());
   ASSERT_TRUE(known);
-  a.file_system->forget(known->node, 1'000'000);
+  a.names().forget(known->node, 1'000'000);
   const auto again = a.look_up(directory + "/k.source", own_pid());
   ASSERT_TRUE(again);
 
-  ASSERT_TRUE(a.file_system->write(again->node, "!", 0, {::getuid(), ::getgid(), own_pid()}));
+  ASSERT_TRUE(a.data().write(again->node, "!", 0, {::getuid(), ::getgid(), own_pid()}));
 
   expect_untouched();
 }
@@ -249,7 +249,7 @@ TEST_F(SharedInode, StaysReadableForOthersWhenItsFileIsHidden) {
   const std::string path = publish();
   vfs::AttributeChange change;
   change.mode = 0;
-  const auto done = a.file_system->set_attributes(a.look_up(path)->node, change, {::getuid(), ::getgid(), own_pid()});
+  const auto done = a.attributes().set_attributes(a.look_up(path)->node, change, {::getuid(), ::getgid(), own_pid()});
   ASSERT_TRUE(done);
   EXPECT_EQ(done->mode & 07777, 0U);
   struct stat blob {};
@@ -278,7 +278,7 @@ class EvictionRace : public ::testing::Test {
     options.store_limit = 1'000'000;
     return options;
   }
-  void forget(const std::string& path) { a.file_system->forget(a.look_up(path)->node, 1'000'000); }
+  void forget(const std::string& path) { a.names().forget(a.look_up(path)->node, 1'000'000); }
   /// Publishes until nothing of what was there before can still be in the store.
   void fill() {
     for (int i = 0; i < 12; ++i) {
@@ -303,7 +303,7 @@ class EvictionRace : public ::testing::Test {
     const auto got = found.get();
     if (!got) return;
     std::string out(bytes.size(), '\0');
-    const auto read = a.file_system->read(got->node, out.data(), out.size(), 0);
+    const auto read = a.data().read(got->node, out.data(), out.size(), 0);
     EXPECT_EQ(read ? out.substr(0, *read) : read.error().to_string(), bytes);
   }
   Host a{remote::make_memory_cluster(), small()};

@@ -27,7 +27,7 @@ class Stale : public ::testing::Test {
   }
   static std::string bytes_of(Host& host, vfs::NodeId node) {
     std::string bytes(100, '\0');
-    const auto got = host.file_system->read(node, bytes.data(), bytes.size(), 0);
+    const auto got = host.data().read(node, bytes.data(), bytes.size(), 0);
     return got ? bytes.substr(0, *got) : got.error().to_string();
   }
   static HostOptions with_facts(const std::string& facts) {
@@ -80,7 +80,7 @@ TEST_F(Stale, LeavesTheViewOfALiveMountAndStaysForWhoHasItOpen) {
   EXPECT_FALSE(a.exists(directory + "/k.ttir"));
   EXPECT_EQ(bytes_of(a, open->node), "print()");
   EXPECT_EQ(bytes_of(a, child->node), "first wrote k.ttir");
-  EXPECT_EQ(a.file_system->get_attributes(open->node)->links, 0U);
+  EXPECT_EQ(a.attributes().get_attributes(open->node)->links, 0U);
   EXPECT_TRUE(eventually([&] { return a.kernel.told_name(path.substr(3)) && a.kernel.told_name("k.ttir"); }));
   EXPECT_TRUE(a.list(path.substr(0, 2))->empty());
 
@@ -99,8 +99,8 @@ TEST_F(Stale, TakesNothingAwayWhenTheFactsAreTheSame) {
   a.change_facts("one");
   a.restart();
   EXPECT_EQ(a.count("view.stale"), 0U);
-  EXPECT_EQ(a.file_system->explain(path).where, "sealed local file");
-  EXPECT_EQ(a.file_system->explain(directory + "/k.ttir").where, "sealed local file");
+  EXPECT_EQ(a.inspection().explain(path).where, "sealed local file");
+  EXPECT_EQ(a.inspection().explain(directory + "/k.ttir").where, "sealed local file");
 }
 
 TEST_F(Stale, MakesRoomForWhatTheClusterHasOfTheNewFacts) {
@@ -160,7 +160,7 @@ TEST_F(Stale, TakesAwayWhatWasNeverSealed) {
     Host a(cluster, options);
     ASSERT_TRUE(a.publish_file(path, "print()"));
     ASSERT_TRUE(a.sync());
-    ASSERT_EQ(a.file_system->explain(path).where, "local file");
+    ASSERT_EQ(a.inspection().explain(path).where, "local file");
     if (!live) a.stop();
     a.change_facts("two");
     if (!live) a.start();
@@ -190,7 +190,7 @@ TEST_F(Stale, TakesAwayWhatWasCopiedFromTheClusterAndChanged) {
   ASSERT_TRUE(found);
   vfs::AttributeChange change;
   change.mode = 0600;
-  ASSERT_TRUE(a.file_system->set_attributes(found->node, change, {::getuid(), ::getgid(), own_pid()}));
+  ASSERT_TRUE(a.attributes().set_attributes(found->node, change, {::getuid(), ::getgid(), own_pid()}));
   a.restart();
   EXPECT_EQ(a.look_up(path)->attributes.mode & 07777, 0600U);
   a.change_facts("two");
@@ -203,7 +203,7 @@ TEST_F(Stale, KeepsAFileWithNamesInTwoFamilies) {
   ASSERT_TRUE(a.publish_file(path, "text"));
   const auto node = a.look_up(path);
   const auto parent = a.look_up(path.substr(0, 2));
-  ASSERT_TRUE(a.file_system->link(node->node, parent->node, source.substr(3), {::getuid(), ::getgid(), own_pid()}));
+  ASSERT_TRUE(a.names().link(node->node, parent->node, source.substr(3), {::getuid(), ::getgid(), own_pid()}));
   ASSERT_TRUE(a.sync());
   a.restart();
   EXPECT_TRUE(a.exists(path));
@@ -223,7 +223,7 @@ TEST_F(Stale, PublishesWhatWasQueuedForTheOldFacts) {
   const std::string bytes(200'000, 'x');
   ASSERT_TRUE(a.publish_file(path, bytes));
   ASSERT_TRUE(eventually([&] { return a.catalog->publish_state(path).has_value(); }));
-  ASSERT_TRUE(eventually([&] { return a.file_system->status().unsealed == 0; }));
+  ASSERT_TRUE(eventually([&] { return a.inspection().status().unsealed == 0; }));
 
   a.change_facts("two");
   EXPECT_FALSE(a.exists(path));
@@ -283,7 +283,7 @@ TEST_F(Stale, HidesFromThisMountAloneWhatIsForAnotherHost) {
   EXPECT_FALSE(a.exists(path));
   EXPECT_EQ(a.count("fetch.not_for_this_host"), 1U) << "it is not fetched again";
   EXPECT_TRUE(a.list(path.substr(0, 2)).value_or(std::vector<std::string>{}).empty());
-  const auto explained = a.file_system->explain(path);
+  const auto explained = a.inspection().explain(path);
   EXPECT_FALSE(explained.visible);
   EXPECT_NE(explained.why.find("GLIBC_2.40"), std::string::npos) << explained.why;
   EXPECT_TRUE(b.catalog->find(path)) << "nobody else is told";
@@ -320,7 +320,7 @@ TEST_F(Stale, ShowsWhatItFoundUnfitWhenTheHostHasChangedAndAfterARestart) {
     ASSERT_TRUE(a.wait_for_entry(file));
     EXPECT_FALSE(a.exists(file));
     EXPECT_TRUE(a.wait_until_gone(file));
-    EXPECT_NE(a.file_system->explain(file).why.find("libx.so.1"), std::string::npos) << what;
+    EXPECT_NE(a.inspection().explain(file).why.find("libx.so.1"), std::string::npos) << what;
     installed = true;
     EXPECT_FALSE(a.exists(file)) << "nobody has told it";
 
@@ -354,7 +354,7 @@ TEST_F(Stale, KeepsForTheClusterWhatItsOwnCheckCallsDamaged) {
   EXPECT_FALSE(a.exists(path));
   EXPECT_FALSE(a.exists(directory + "/__grp__k.json"));
   EXPECT_TRUE(a.wait_until_gone(child));
-  EXPECT_NE(a.file_system->explain(path).why.find("does not know"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(path).why.find("does not know"), std::string::npos);
   EXPECT_EQ(a.count("lookup.lost"), 0U);
   // What it would tell the cluster goes before what it publishes then.
   ASSERT_TRUE(a.publish_file(in_code_directory(code_name("later") + ".py"), "print()"));
@@ -379,7 +379,7 @@ TEST_F(Stale, FetchesAgainWhatItsOwnDiskHasDamaged) {
   const auto digest = codec::digest_of("print()");
   const auto found = a.look_up(path);
   ASSERT_TRUE(found);
-  a.file_system->forget(found->node, 1);
+  a.names().forget(found->node, 1);
   {
     auto blob = a.store->open_blob(digest);
     ASSERT_TRUE(blob);
@@ -411,7 +411,7 @@ TEST_F(Stale, HidesATritonSetWithOneChildForAnotherHost) {
   ASSERT_TRUE(a.wait_for_entry(layout::canonical_path(directory) + "/k.ttir"));
   EXPECT_FALSE(a.exists(directory + "/__grp__k.json"));
   EXPECT_TRUE(a.wait_until_gone(layout::canonical_path(directory) + "/__grp__k.json"));
-  EXPECT_NE(a.file_system->explain(directory + "/k.ttir").why.find("sm_100"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(directory + "/k.ttir").why.find("sm_100"), std::string::npos);
   Host c(cluster);
   ASSERT_TRUE(eventually([&] { return c.exists(directory + "/__grp__k.json"); }));
 }
@@ -425,8 +425,8 @@ TEST_F(Stale, RefusesToPublishWhatIsForAnotherHost) {
   ASSERT_TRUE(a.publish_file(path, "print()"));
   ASSERT_TRUE(a.sync());
   EXPECT_FALSE(a.catalog->find(path));
-  ASSERT_EQ(a.file_system->status().refused.size(), 1U);
-  EXPECT_EQ(a.file_system->status().foreign, 0U);
+  ASSERT_EQ(a.inspection().status().refused.size(), 1U);
+  EXPECT_EQ(a.inspection().status().foreign, 0U);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST_F(Stress, ShowsWholeFilesOrNoneWhileAllIsWrittenReadAndEvicted) {
         break;
       case 3: {
         const auto found = names.read([&](const int&) { return host.look_up(path); });
-        if (found) host.file_system->forget(found->node, 1);
+        if (found) host.names().forget(found->node, 1);
         break;
       }
       case 4: {
@@ -112,15 +112,15 @@ TEST_F(Stress, ShowsWholeFilesOrNoneWhileAllIsWrittenReadAndEvicted) {
       }
       case 5:
         (void)host.list(path.substr(0, 2));
-        (void)host.file_system->explain(path);
-        (void)host.file_system->status();
+        (void)host.inspection().explain(path);
+        (void)host.inspection().status();
         break;
       default: {
         const auto found = names.read([&](const int&) { return host.look_up(path); });
         if (!found) break;
         // The kernel knows the inode now: the read cannot fail, and its bytes are those of one writer.
         std::string text(found->attributes.size, '\0');
-        const auto got = host.file_system->read(found->node, text.data(), text.size(), 0);
+        const auto got = host.data().read(found->node, text.data(), text.size(), 0);
         ASSERT_TRUE(got.has_value()) << got.error().to_string();
         ASSERT_EQ(*got, text.size());
         EXPECT_TRUE(is_whole(text)) << text.substr(0, 30);

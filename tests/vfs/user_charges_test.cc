@@ -316,9 +316,9 @@ class LimitsByUser : public ::testing::Test {
     return !answer && answer.error().code() == ErrorCode::kOverQuota;
   }
   Had counted() {
-    EXPECT_TRUE(eventually([&] { return host.file_system->status().users_known; }));
+    EXPECT_TRUE(eventually([&] { return host.inspection().status().users_known; }));
     Had all;
-    for (const auto& one : host.file_system->status().users) all[one.user] = {one.bytes, one.files};
+    for (const auto& one : host.inspection().status().users) all[one.user] = {one.bytes, one.files};
     all.erase(0);
     return all;
   }
@@ -335,16 +335,16 @@ TEST_F(LimitsByUser, RefuseOneAndLetTheOthersGoOn) {
   EXPECT_TRUE(is_over(host.append("one/b", std::string(7 * kBlock, 'b'))));
   EXPECT_TRUE(is_over(host.truncate("one/b", 7 * kBlock)));
   const auto node = host.look_up("one/b")->node;
-  EXPECT_TRUE(is_over(host.file_system->allocate(node, 0, 0, 7 * kBlock, {kOne, kOne, ::getpid()})));
-  EXPECT_TRUE(host.file_system->allocate(node, FALLOC_FL_KEEP_SIZE, 0, 70 * kBlock, {kOne, kOne, ::getpid()}));
+  EXPECT_TRUE(is_over(host.data().allocate(node, 0, 0, 7 * kBlock, {kOne, kOne, ::getpid()})));
+  EXPECT_TRUE(host.data().allocate(node, FALLOC_FL_KEEP_SIZE, 0, 70 * kBlock, {kOne, kOne, ::getpid()}));
   EXPECT_EQ(host.look_up("one/b")->attributes.blocks, 0U) << "nothing beyond the end is reserved that nobody counts";
   EXPECT_TRUE(host.append("one/b", std::string(6 * kBlock, 'b'))) << "what still fits";
   EXPECT_TRUE(host.make_directory("one/c"));
   EXPECT_TRUE(is_over(host.create("one/d", "")));
   EXPECT_TRUE(is_over(host.make_directory("one/d")));
   const auto directory = host.look_up("one")->node;
-  EXPECT_TRUE(is_over(host.file_system->make_symlink(directory, "d", "a", {kOne, kOne, ::getpid()})));
-  EXPECT_TRUE(is_over(host.file_system->link(node, directory, "d", {kOne, kOne, ::getpid()}))) << "a further name";
+  EXPECT_TRUE(is_over(host.names().make_symlink(directory, "d", "a", {kOne, kOne, ::getpid()})));
+  EXPECT_TRUE(is_over(host.names().link(node, directory, "d", {kOne, kOne, ::getpid()}))) << "a further name";
   EXPECT_EQ(counted(), (Had{{kOne, {16 * kBlock, 4}}}));
   for (const uid_t other : {kTwo, uid_t{0}}) {
     host.user = other;
@@ -414,7 +414,7 @@ TEST_F(LimitsByUser, LetASecondCopyBeChanged) {
   EXPECT_EQ(before.at(kOne).first, 10 * kBlock);
   const auto node = host.look_up(same);
   ASSERT_TRUE(node);
-  EXPECT_TRUE(host.file_system->write(node->node, "x", 0, {kOne, kOne, ::getpid()})) << "its copy takes its place";
+  EXPECT_TRUE(host.data().write(node->node, "x", 0, {kOne, kOne, ::getpid()})) << "its copy takes its place";
   EXPECT_EQ(counted(), before);
 }
 
@@ -450,9 +450,9 @@ TEST_F(LimitsByUser, BoundTheAttributesOfAFile) {
   host.user = kOne;
   ASSERT_TRUE(host.create("mine", ""));
   const auto node = host.look_up("mine")->node;
-  EXPECT_TRUE(host.file_system->set_xattr(node, "user.one", std::string(2000, 'a'), 0));
-  EXPECT_TRUE(host.file_system->set_xattr(node, "user.one", std::string(1000, 'a'), 0)) << "in its place";
-  const auto more = host.file_system->set_xattr(node, "user.two", std::string(3100, 'b'), 0);
+  EXPECT_TRUE(host.attributes().set_xattr(node, "user.one", std::string(2000, 'a'), 0));
+  EXPECT_TRUE(host.attributes().set_xattr(node, "user.one", std::string(1000, 'a'), 0)) << "in its place";
+  const auto more = host.attributes().set_xattr(node, "user.two", std::string(3100, 'b'), 0);
   ASSERT_FALSE(more);
   EXPECT_EQ(more.error().code(), ErrorCode::kNoSpace);
 }

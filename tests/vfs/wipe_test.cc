@@ -63,7 +63,7 @@ TEST(WipeOfTwoSets, TheSecondOneThatAnotherProcessHasCommittedIsShared) {
   host.act_as(1);
   EXPECT_EQ(host.read("triton/0/" + key + "/k.source").value_or("absent"), "second");
   ASSERT_TRUE(host.sync());
-  const auto files = host.file_system->status();
+  const auto files = host.inspection().status();
   EXPECT_EQ(files.foreign, 0U) << (files.foreign_reasons.empty() ? "" : files.foreign_reasons.front());
 }
 
@@ -80,10 +80,10 @@ TEST(WipeOfTwoSets, WhatWasListedIsRemovedWithItsSet) {
   ASSERT_EQ(host.list("triton/0/" + key).value().size(), 4U);
   ASSERT_TRUE(host.unlink("triton/" + key + "/k.ttir"));
   const vfs::Caller caller{::getuid(), ::getgid(), own_pid()};
-  EXPECT_TRUE(host.file_system->unlink(other->node, "__grp__k.json", caller));
-  const auto again = host.file_system->unlink(other->node, "__grp__k.json", caller);
+  EXPECT_TRUE(host.names().unlink(other->node, "__grp__k.json", caller));
+  const auto again = host.names().unlink(other->node, "__grp__k.json", caller);
   EXPECT_TRUE(!again && again.error().code() == ErrorCode::kNotFound) << "once, as on a local disk";
-  EXPECT_FALSE(host.file_system->unlink(other->node, "never there", caller));
+  EXPECT_FALSE(host.names().unlink(other->node, "never there", caller));
 }
 
 TEST(WipeOfTwoSets, ShowsNotTheOneBecauseTheOtherIsMadeAgain) {

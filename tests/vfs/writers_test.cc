@@ -52,7 +52,7 @@ class WritersTest : public ::testing::Test {
   }
   static Result<std::string> xattr(Host& host, const std::string& path, const char* name) {
     const auto found = host.look_up(path);
-    return found ? host.file_system->get_xattr(found->node, name) : fail(found.error());
+    return found ? host.attributes().get_xattr(found->node, name) : fail(found.error());
   }
   /// Whether the cluster has it, once all that `host` has to say is said.
   static bool is_shared(Host& host, const std::string& path) {
@@ -74,7 +74,7 @@ TEST_F(WritersTest, SharesWhatAWriterOfThisEnvironmentRenamedIntoPlace) {
   EXPECT_TRUE(is_shared(a, path));
   EXPECT_EQ(mark(a, path, "user.inductorfs.scope"), scope_of(a, path));
   EXPECT_EQ(xattr(a, path, "user.inductorfs.scope").value_or(""), scope_of(a, path));
-  EXPECT_EQ(a.file_system->explain(path).made_for, scope_of(a, path));
+  EXPECT_EQ(a.inspection().explain(path).made_for, scope_of(a, path));
   const auto facets = layout::rule_of(layout::Family::kGeneratedCode).facets;
   EXPECT_EQ(writers->asked(), (std::vector<fingerprint::Facet>{facets.begin(), facets.end()}));
   Host b(cluster);
@@ -92,19 +92,19 @@ TEST_F(WritersTest, KeepsOnItsHostWhatAnotherEnvironmentWrote) {
   EXPECT_FALSE(is_shared(a, path));
   EXPECT_EQ(a.read(path).value_or("absent"), "print()") << "as on a local disk";
   EXPECT_EQ(a.count("seal.foreign"), 1U);
-  const auto status = a.file_system->status();
+  const auto status = a.inspection().status();
   EXPECT_EQ(status.foreign, 1U);
   EXPECT_EQ(status.foreign_reasons, std::vector<std::string>{"facet torch: another package"});
   EXPECT_TRUE(status.refused.empty()) << "nothing is wrong with it";
   EXPECT_EQ(xattr(a, path, "user.inductorfs.private").value_or(""), "facet torch: another package");
   EXPECT_FALSE(xattr(a, path, "user.inductorfs.scope"));
-  EXPECT_NE(a.file_system->explain(path).why.find("another package"), std::string::npos);
+  EXPECT_NE(a.inspection().explain(path).why.find("another package"), std::string::npos);
 
   a.act_as(kTorch);
   a.restart();
   EXPECT_FALSE(is_shared(a, path));
   EXPECT_EQ(a.read(path).value_or("absent"), "print()");
-  EXPECT_EQ(a.file_system->status().foreign, 1U) << "said again after a restart";
+  EXPECT_EQ(a.inspection().status().foreign, 1U) << "said again after a restart";
 }
 
 /// The store was used before --writers pod was given.
@@ -118,7 +118,7 @@ TEST_F(WritersTest, TellsWhatToDoAboutWhatAnEarlierMountKept) {
   a.environment.set_writers(nullptr);
   a.restart();
   EXPECT_FALSE(is_shared(a, path)) << "nobody knows what it was made for";
-  EXPECT_EQ(a.file_system->status().foreign_reasons,
+  EXPECT_EQ(a.inspection().status().foreign_reasons,
             std::vector<std::string>{"an earlier mount kept it here: facet torch: another package; remove it from the "
                                      "mount, so that it is made again and shared"});
   ASSERT_TRUE(a.unlink(path));
@@ -131,8 +131,8 @@ TEST_F(WritersTest, KeepsWhatAnUnknownProcessWroteAndTellsEachReasonOnce) {
   a.act_as(kShell);
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(a.publish_file(code_path("shell" + std::to_string(i)), "x"));
   EXPECT_FALSE(is_shared(a, code_path("shell3")));
-  EXPECT_EQ(a.file_system->status().foreign, 30U);
-  EXPECT_EQ(a.file_system->status().foreign_reasons.size(), 1U);
+  EXPECT_EQ(a.inspection().status().foreign, 30U);
+  EXPECT_EQ(a.inspection().status().foreign_reasons.size(), 1U);
 }
 
 TEST_F(WritersTest, AsksNobodyOnTheReadPathAndForTemporaryNames) {
@@ -200,7 +200,7 @@ TEST_F(WritersTest, KeepsWhatALateJudgementFindsForeign) {
   const std::string path = code_path("late");
   ASSERT_TRUE(a.publish_file(path, "print()"));
   EXPECT_FALSE(is_shared(a, path));
-  EXPECT_EQ(a.file_system->status().foreign_reasons,
+  EXPECT_EQ(a.inspection().status().foreign_reasons,
             std::vector<std::string>{"facet torch: another package, read whole"});
 }
 
@@ -308,7 +308,7 @@ TEST_F(WritersTest, LooksAtWhoLinksOrExchanges) {
   const auto node = a.look_up("private");
   const auto parent = a.look_up(linked.substr(0, 2));
   ASSERT_TRUE(node && parent);
-  ASSERT_TRUE(a.file_system->link(node->node, parent->node, linked.substr(3), {::getuid(), ::getgid(), kOtherTorch}));
+  ASSERT_TRUE(a.names().link(node->node, parent->node, linked.substr(3), {::getuid(), ::getgid(), kOtherTorch}));
   EXPECT_FALSE(mark(a, linked, "user.inductorfs.private").empty());
   EXPECT_FALSE(is_shared(a, linked));
 
@@ -337,8 +337,8 @@ TEST_F(WritersTest, KeepsATritonSetOfAnotherEnvironmentAsAWhole) {
   ASSERT_TRUE(a.triton_compile(directory, "foreign", foreign.pid()));
   EXPECT_FALSE(is_shared(a, directory + "/__grp__k.json"));
   EXPECT_EQ(a.read(directory + "/k.ttir").value_or("absent"), "foreign wrote k.ttir");
-  EXPECT_EQ(a.file_system->status().foreign, 4U);
-  EXPECT_NE(a.file_system->explain(directory + "/k.ttir").why.find("another package"), std::string::npos);
+  EXPECT_EQ(a.inspection().status().foreign, 4U);
+  EXPECT_NE(a.inspection().explain(directory + "/k.ttir").why.find("another package"), std::string::npos);
   a.restart();
   EXPECT_FALSE(is_shared(a, directory + "/__grp__k.json"));
   EXPECT_TRUE(a.exists(directory + "/k.ttir"));
@@ -361,7 +361,7 @@ TEST_F(WritersTest, JudgesTheWriterOfATritonSetLate) {
   EXPECT_TRUE(is_shared(a, directory + "/__grp__k.json"));
   EXPECT_FALSE(is_shared(a, other + "/__grp__k.json"));
   EXPECT_EQ(mark(a, directory + "/k.ttir", "user.inductorfs.scope"), scope_of(a, directory + "/k.ttir"));
-  EXPECT_EQ(a.file_system->status().foreign, 4U);
+  EXPECT_EQ(a.inspection().status().foreign, 4U);
 }
 
 TEST_F(WritersTest, LooksAtWhoRenamesAStagedTritonSet) {
@@ -395,8 +395,8 @@ TEST_F(WritersTest, GivesATritonSetTheScopeOfItsArchitecture) {
   EXPECT_EQ(a.catalog->find(layout::canonical_path(directory) + "/k.ttir")->scope,
             scope_of(a, directory + "/k.ttir", "9.0"));
   EXPECT_FALSE(is_shared(a, absent + "/k.ttir"));
-  EXPECT_EQ(a.file_system->status().foreign_reasons.size(), 1U) << "that this host has no such device";
-  EXPECT_EQ(a.file_system->explain(directory + "/k.ttir").scope, scope_of(a, directory + "/k.ttir", "9.0"));
+  EXPECT_EQ(a.inspection().status().foreign_reasons.size(), 1U) << "that this host has no such device";
+  EXPECT_EQ(a.inspection().explain(directory + "/k.ttir").scope, scope_of(a, directory + "/k.ttir", "9.0"));
 
   options.architectures = "cc=9.0";
   Host b(cluster, options);
@@ -422,10 +422,10 @@ TEST_F(WritersTest, KeepsWhatACrashLeftWithoutAMark) {
   EXPECT_FALSE(is_shared(a, path));
   EXPECT_EQ(a.read(path).value_or("absent"), "print()");
   EXPECT_TRUE(a.exists(directory + "/__grp__k.json"));
-  const auto reasons = a.file_system->status().foreign_reasons;
+  const auto reasons = a.inspection().status().foreign_reasons;
   ASSERT_EQ(reasons.size(), 1U);
   EXPECT_NE(reasons.front().find("not known any more"), std::string::npos) << reasons.front();
-  EXPECT_EQ(a.file_system->status().foreign, 5U);
+  EXPECT_EQ(a.inspection().status().foreign, 5U);
 }
 
 TEST_F(WritersTest, SharesWhatACrashLeftWhereEverybodyMayWrite) {

@@ -12,7 +12,7 @@
 #include "inductorfs/base/mount_table.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/takeover/region.h"
-#include "inductorfs/vfs/file_system.h"
+#include "inductorfs/vfs/operations.h"
 
 /// The kernel's side of a mount: mounting, the FUSE session, and one adapter that unpacks a request, calls the file
 /// system and replies exactly once. docs/semantics/file-operations.md lists each operation and errno.
@@ -80,6 +80,9 @@ struct SessionOptions {
   std::function<bool()> renew_notices{};
   /// An earlier worker has served this mount: the session begins with that worker's INIT, and with what it left.
   bool resume = false;
+  /// Is called once, when all requests that an earlier worker left are finished, or when there are none. If it is
+  /// empty, nobody is told.
+  std::function<void()> requests_finished{};
   /// A resumed session asks the kernel once more for the requests whose answers it waits for (FUSE_NOTIFY_RESEND, Linux
   /// 6.9). This is a second line of defence, for requests that the slots have missed.
   bool resend = true;
@@ -91,13 +94,13 @@ struct SessionOptions {
 /// Safe for concurrent use.
 class Session : public vfs::KernelCache {
  public:
-  /// Opens the session on a mounted device. `file_system`, `counters` and the region must outlive it.
+  /// Opens the session on a mounted device. What `operations` refers to, `counters` and the region must outlive it.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(Fd device, const SessionOptions& options,
-                                                             vfs::FileSystem& file_system, Counters& counters);
+                                                             const vfs::Operations& operations, Counters& counters);
   /// Starts the threads. It first finishes the requests whose effect an earlier worker had begun; the other requests
-  /// that it left are finished while new ones are served. Calls FileSystem::requests_finished() when all are
-  /// finished. The last thread calls `on_end` once, when the kernel has ended the session (unmounted or aborted);
-  /// `on_end` must not call stop(). Must be called once.
+  /// that it left are finished while new ones are served (SessionOptions::requests_finished). The last thread calls
+  /// `on_end` once, when the kernel has ended the session (unmounted or aborted); `on_end` must not call stop(). Must
+  /// be called once.
   virtual void start(std::function<void()> on_end) = 0;
   /// Ends the threads without unmounting. Idempotent. Lookups that still wait may be answered later, even when this
   /// object is gone; the file system must outlive those answers.

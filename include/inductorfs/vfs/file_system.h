@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/statvfs.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,6 +23,7 @@
 #include "inductorfs/remote/remote.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/takeover/region.h"
+#include "inductorfs/vfs/operations.h"
 #include "inductorfs/vfs/report.h"
 #include "inductorfs/vfs/types.h"
 
@@ -172,11 +171,23 @@ struct FileSystemOptions {
   bool resume = false;
 };
 
+/// What the daemon tells of a file system. Blocks on the local disk. Safe for concurrent use.
+class Inspection {
+ public:
+  virtual ~Inspection() = default;
+  /// Explains one path, relative to the mount. Needs no bytes and never fetches.
+  [[nodiscard]] virtual Explanation explain(std::string_view path) = 0;
+  /// Returns the file with this name, `depth` directories below this one, that was written last of those that lie on
+  /// this host, whether they are published or not.
+  [[nodiscard]] virtual std::optional<OwnFile> newest_own(const std::string& directory, int depth,
+                                                          const std::string& name, uint64_t limit) = 0;
+  /// Says whether every directory above this path lets such a user in.
+  [[nodiscard]] virtual bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const = 0;
+  [[nodiscard]] virtual FileSystemStatus status() const = 0;
+};
+
 /// One mount's file system. It owns the view's local directory and its background threads; it does not own the catalog,
-/// the store or the remote. Every operation may block on the local disk. Only lookup may need the network; its answer
-/// then comes later, from another thread, so that no caller's thread waits. The kernel's own locks on directories order
-/// concurrent changes of one directory; this class orders its background threads (sealing, remote changes).
-/// Safe for concurrent use.
+/// the store or the remote. Safe for concurrent use.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -187,6 +198,10 @@ class FileSystem {
   [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, const Host& host,
                                                                 catalog::Catalog& catalog, store::BlobStore& store,
                                                                 remote::Remote& remote, Counters& counters);
+  /// What belongs to this object, and lives as long.
+  [[nodiscard]] virtual Operations operations() = 0;
+  [[nodiscard]] virtual Inspection& inspection() = 0;
+
   /// Starts the background threads. Must be called once, before the first operation.
   virtual void start(KernelCache& kernel) = 0;
   /// Tells a resumed file system, after start(), that the requests of the earlier worker have been answered
@@ -218,81 +233,14 @@ class FileSystem {
   virtual void on_catalog_change(const std::vector<std::string>& paths) = 0;
   virtual void on_published(const catalog::PublishReport& report) = 0;
 
-  // The process whose call gives a file of a shared family its name, or changes its bytes, counts as the file's writer
-  // (Host::writers()): what another environment wrote never leaves the host.
-
-  // ---- names
-  virtual void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) = 0;
-  virtual void forget(NodeId node, uint64_t count) = 0;
-  [[nodiscard]] virtual Result<Found> create(NodeId parent, std::string_view name, mode_t mode, const Caller&) = 0;
-  [[nodiscard]] virtual Result<Found> make_node(NodeId parent, std::string_view name, mode_t mode, dev_t device,
-                                                const Caller&) = 0;
-  [[nodiscard]] virtual Result<Found> make_directory(NodeId parent, std::string_view name, mode_t mode,
-                                                     const Caller&) = 0;
-  [[nodiscard]] virtual Result<Found> make_symlink(NodeId parent, std::string_view name, const std::string& target,
-                                                   const Caller&) = 0;
-  [[nodiscard]] virtual Result<Found> link(NodeId node, NodeId new_parent, std::string_view new_name,
-                                           const Caller&) = 0;
-  [[nodiscard]] virtual Result<void> unlink(NodeId parent, std::string_view name, const Caller&) = 0;
-  [[nodiscard]] virtual Result<void> remove_directory(NodeId parent, std::string_view name, const Caller&) = 0;
-  [[nodiscard]] virtual Result<void> rename(NodeId parent, std::string_view name, NodeId new_parent,
-                                            std::string_view new_name, RenameMode mode, const Caller&) = 0;
-  [[nodiscard]] virtual Result<std::string> read_link(NodeId node, const Caller&) = 0;
-
-  /// Says whether open_directory() has to be called before a directory is read. It never changes.
-  [[nodiscard]] virtual bool waits_at_directories() const { return false; }
-  /// Calls `done` when the directory may be read: at once, or later from another thread, where another process of the
-  /// cluster is about to put something there that the caller wants (FileSystemOptions::compile_once).
-  virtual void open_directory(NodeId /*directory*/, const Caller&, std::function<void()> done) { done(); }
-  /// Passes the items after `cookie` (0: from the start) to `take` until that answers false. "." and ".." are included.
-  /// Cookies stay valid while the kernel knows the directory, whatever is created or removed meanwhile.
-  [[nodiscard]] virtual Result<void> read_directory(NodeId directory, uint64_t cookie, const Caller&,
-                                                    const std::function<bool(const DirectoryItem&)>& take) = 0;
-
-  // ---- attributes
-  [[nodiscard]] virtual Result<Attributes> get_attributes(NodeId node) = 0;
-  [[nodiscard]] virtual Result<Attributes> set_attributes(NodeId node, const AttributeChange& change,
-                                                          const Caller&) = 0;
-  [[nodiscard]] virtual Result<std::string> get_xattr(NodeId node, const std::string& name) = 0;
-  [[nodiscard]] virtual Result<std::vector<std::string>> list_xattrs(NodeId node) = 0;
-  /// `flags` are XATTR_CREATE and XATTR_REPLACE. Names under "user.inductorfs." are read-only: kNotPermitted.
-  [[nodiscard]] virtual Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value,
-                                               int flags) = 0;
-  [[nodiscard]] virtual Result<void> remove_xattr(NodeId node, const std::string& name) = 0;
-  [[nodiscard]] virtual Result<struct statvfs> statistics() = 0;
-
-  // ---- data
-  [[nodiscard]] virtual Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) = 0;
-  [[nodiscard]] virtual Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller&) = 0;
-  [[nodiscard]] virtual Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length,
-                                              const Caller&) = 0;
-  /// Returns how many bytes were copied. That may be less than `length` even before the end of the file; the caller
-  /// then asks again.
-  [[nodiscard]] virtual Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
-                                                  size_t length, const Caller&) = 0;
-  /// Writes the data to the local disk, with the promise that a local file system gives.
-  [[nodiscard]] virtual Result<void> sync_file(NodeId node, bool data_only) = 0;
-
   /// Notes a start of a job for the next one elsewhere: publishes a start list (layout/start_list.h), unless the
   /// cluster has such a one. Returns false when it is to be told again, because artefacts of it are on their way to the
   /// cluster. Blocks on the local disk.
   [[nodiscard]] virtual bool note_start(const JobStart& start) = 0;
 
-  // ---- for the operator
   /// Waits until everything that was written is sealed and published. kTimedOut or kUnavailable say what is not
   /// published, and why; kNoSpace says what the store has no room for, once all the rest is published.
   [[nodiscard]] virtual Result<void> sync(Deadline deadline) = 0;
-  /// Explains one path, relative to the mount. Needs no bytes and never fetches.
-  [[nodiscard]] virtual Explanation explain(std::string_view path) = 0;
-  /// Returns the file with this name, `depth` directories below this one, that was written last of those that lie on
-  /// this host, whether they are published or not.
-  [[nodiscard]] virtual std::optional<OwnFile> newest_own(const std::string& /*directory*/, int /*depth*/,
-                                                          const std::string& /*name*/, uint64_t /*limit*/) {
-    return std::nullopt;
-  }
-  /// Says whether every directory above this path lets such a user in.
-  [[nodiscard]] virtual bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const = 0;
-  [[nodiscard]] virtual FileSystemStatus status() const = 0;
 };
 
 }  // namespace inductorfs::vfs

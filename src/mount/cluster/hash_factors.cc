@@ -165,7 +165,8 @@ std::optional<Own> own_factors(Layers& layers, const std::vector<codec::Entry>& 
   const std::string asked = hash_in(name.path);
   const std::string above = (name.root.empty() ? "" : name.root + "/") + "torch_compile_cache";
   const auto newest = [&](const std::string& directory, int depth) {
-    return layers.file_system->newest_own(directory, depth, "cache_key_factors.json", layout::kVllmFactorsLimit);
+    return layers.file_system->inspection().newest_own(directory, depth, "cache_key_factors.json",
+                                                       layout::kVllmFactorsLimit);
   };
   auto local = asked.empty() ? std::nullopt : newest(above + "/" + asked, 2);
   const auto named = std::ranges::find_if(entries, [&](const auto& entry) { return hash_in(entry.path) == asked; });

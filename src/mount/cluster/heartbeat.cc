@@ -217,7 +217,7 @@ std::string Heartbeat::record() const {
                                        {"scopes", std::move(shown)},
                                        {"scope_count", scopes.size()},
                                        {"queued", queue.queued},
-                                       {"foreign", layers_.file_system->status().foreign},
+                                       {"foreign", layers_.file_system->inspection().status().foreign},
                                        {"counters", std::move(counters)},
                                        // Not while a group is being sent that was begun before the freeze.
                                        {"frozen", queue.frozen && !queue.sending},

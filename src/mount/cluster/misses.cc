@@ -42,7 +42,7 @@ class Misses {
 
   void explain(Json& miss) {
     const std::string why = raw(miss, "why");
-    const vfs::Explanation now = layers_.file_system->explain(artefact(miss, "place"));
+    const vfs::Explanation now = layers_.file_system->inspection().explain(artefact(miss, "place"));
     if (now.visible) {
       miss["text"] = "was not here then, and is by now: " + now.why;
       // What a pod has compiled since does not say why it had to.
@@ -88,7 +88,7 @@ class Misses {
     const layout::Family family = layout::classify(artefact(miss, "path")).family;
     if (family != layout::Family::kVllmModel && family != layout::Family::kVllmIndex) return false;
     const std::string place = artefact(miss, "place");
-    const std::string scope = layers_.file_system->explain(place).scope;
+    const std::string scope = layers_.file_system->inspection().explain(place).scope;
     Json report = other_hash_report(layers_, scope, place, deadline_);
     miss["text"] = raw(miss, "text") + (raw(miss, "text").empty() ? "" : ". ") +
                    (report.is_null() ? "Nobody in this cluster has published this hash. Which variable differs can be "
@@ -103,7 +103,9 @@ class Misses {
   [[nodiscard]] std::string scope_text_at(const std::string& place) const {
     constexpr size_t kContentHash = 51;
     const bool is_directory = layout::is_candidate_directory(place);
-    return layers_.file_system->explain(is_directory ? place + "/" + std::string(kContentHash, 'a') : place).scope_text;
+    return layers_.file_system->inspection()
+        .explain(is_directory ? place + "/" + std::string(kContentHash, 'a') : place)
+        .scope_text;
   }
 
   bool learn_scopes() {

@@ -50,6 +50,7 @@ struct Context : Services {
   class CompileLeases& leases_;
   class Lookup& lookup_;
   class Branches& branches_;
+  class Listings& listings_;
   class ClusterChanges& changes_;
   class Marks& marks_;
   class Origin& origin_;
@@ -61,6 +62,7 @@ struct Context : Services {
   class Data& data_;
   class KeySets& key_sets_;
   class Names& names_;
+  class BranchRemoval& branch_removal_;
   class Renames& renames_;
   class Stale& stale_;
   class NodePlaces& places_;

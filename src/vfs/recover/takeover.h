@@ -9,8 +9,8 @@
 #include "vfs/read/context.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/lookup.h"
-#include "vfs/recover/node_places.h"
 #include "vfs/write/key_sets.h"
+#include "vfs/write/node_places.h"
 #include "vfs/write/stale.h"
 
 namespace inductorfs::vfs {

@@ -13,19 +13,19 @@
 
 namespace inductorfs::vfs {
 
-/// Attributes and extended attributes, with the functions of FileSystem. Blocks on the local disk only.
+/// Attributes and extended attributes. Blocks on the local disk only.
 /// Safe for concurrent use.
-class FileAttributes : Context {
+class FileAttributes final : public AttributeOperations, Context {
  public:
   explicit FileAttributes(const Context& context) : Context(context) {}
 
-  [[nodiscard]] Result<Attributes> get_attributes(NodeId node);
-  [[nodiscard]] Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller);
-  [[nodiscard]] Result<std::string> get_xattr(NodeId node, const std::string& name);
-  [[nodiscard]] Result<std::vector<std::string>> list_xattrs(NodeId node);
-  [[nodiscard]] Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags);
-  [[nodiscard]] Result<void> remove_xattr(NodeId node, const std::string& name);
-  [[nodiscard]] Result<struct statvfs> statistics();
+  Result<Attributes> get_attributes(NodeId node) override;
+  Result<Attributes> set_attributes(NodeId node, const AttributeChange& change, const Caller& caller) override;
+  Result<std::string> get_xattr(NodeId node, const std::string& name) override;
+  Result<std::vector<std::string>> list_xattrs(NodeId node) override;
+  Result<void> set_xattr(NodeId node, const std::string& name, std::string_view value, int flags) override;
+  Result<void> remove_xattr(NodeId node, const std::string& name) override;
+  Result<struct statvfs> statistics() override;
 
  private:
   [[nodiscard]] Result<void> make_local_directory(const NodePtr& node);

@@ -125,7 +125,8 @@ void BranchRemoval::remove(const std::string& path, const Remover& remover) {
   const auto parent = lookup_.pin_path(parent_path(path));
   if (!parent) return;
   const std::string name = last_component(path);
-  const auto gone = is_directory ? names_.take_directory_away((*parent)->id, name) : names_.unlink((*parent)->id, name);
+  const auto gone =
+      is_directory ? names_.take_directory_away((*parent)->id, name) : names_.take_file_away((*parent)->id, name);
   if (gone) notifier_.forget_name((*parent)->id, name);
   tree_.unpin(*parent);
 }

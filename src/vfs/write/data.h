@@ -17,17 +17,16 @@ namespace inductorfs::vfs {
 
 /// Reads and writes the bytes of files. A file whose bytes the store has too gets bytes of its own before the first
 /// write. Blocks on the local disk; a read of a blob that was damaged fetches it once more. Safe for concurrent use.
-class Data : Context {
+class Data final : public DataOperations, Context {
  public:
   explicit Data(const Context& context) : Context(context) {}
 
-  // ---- as in FileSystem
-  [[nodiscard]] Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset);
-  [[nodiscard]] Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller& caller);
-  [[nodiscard]] Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller);
-  [[nodiscard]] Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset,
-                                          size_t length, const Caller& caller);
-  [[nodiscard]] Result<void> sync_file(NodeId node, bool data_only);
+  Result<size_t> read(NodeId node, char* out, size_t size, uint64_t offset) override;
+  Result<void> write(NodeId node, std::string_view bytes, uint64_t offset, const Caller& caller) override;
+  Result<void> allocate(NodeId node, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
+  Result<size_t> copy_range(NodeId from, uint64_t from_offset, NodeId to, uint64_t to_offset, size_t length,
+                            const Caller& caller) override;
+  Result<void> sync_file(NodeId node, bool data_only) override;
 
   /// A descriptor to write through; the file is not sealed until end_write(). `keep_bytes`: a truncation follows, so a
   /// copy needs no more than that. `end`: the file has at least so many bytes then. Requires: no lock is held.

@@ -7,10 +7,18 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/read/listing.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
+#include "vfs/write/branch_removal.h"
+#include "vfs/write/key_sets.h"
+#include "vfs/write/renames.h"
 
 namespace inductorfs::vfs {
 namespace {
+
+/// How often a rename begins anew because somebody has moved a directory above its names.
+constexpr int kRenameTries = 8;
 
 /// Before a name is made on the disk. True: an earlier worker made it, for this very request.
 Result<bool> begin_name(const LocalTree& tree, const Site& site, uint64_t witness = 1) {
@@ -22,7 +30,56 @@ Result<bool> begin_name(const LocalTree& tree, const Site& site, uint64_t witnes
   return false;
 }
 
+bool has_listed(const NodePtr& directory, std::string_view name) {
+  return directory &&
+         directory->listing.with([&](const Listing& listing) { return listing.find(name) != listing.by_cookie.end(); });
+}
+
+void keep_no_name(Found& found) { found.keep_attributes = std::exchange(found.keep, false); }
+
 }  // namespace
+
+void Names::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
+  auto route = branches_.route(parent, name, caller, Branches::Use::kLook);
+  if (!route) return done({fail(std::move(route).error()), false});
+  if (route->is_first) {
+    // Another program's next step may be another one.
+    const Asked asked{parent, std::string(name), caller};
+    done = [this, asked, at = route->parent, pin = route->pin, done = std::move(done)](LookupAnswer answer) {
+      if (!answer.found) show_listed(asked, at, answer);
+      if (answer.found) keep_no_name(*answer.found);
+      answer.keep_absence = false;
+      done(std::move(answer));
+    };
+  }
+  key_sets_.settle(route->parent);
+  lookup_.lookup(route->parent, name, caller, std::move(done));
+}
+
+/// A program lists its branch in the directory that all programs have. What another one has listed there is not its.
+void Names::show_listed(const Asked& asked, NodeId parent, LookupAnswer& answer) {
+  if (answer.found.error().code() != ErrorCode::kNotFound) return;
+  const NodePtr lister = nodes_.find(asked.parent);
+  const auto path = has_listed(lister, asked.name) ? nodes_.path_of(*lister) : std::nullopt;
+  const auto site = tree_.site_now(parent, asked.name);
+  if (!path || !site) return;
+  const std::string made_for = listings_.made_for(*path, asked.caller);
+  if (auto listed = lookup_.show_listed(*site, *lister, made_for)) answer.found = std::move(*listed);
+}
+
+void Names::left_listing(NodeId parent, std::string_view name) {
+  const NodePtr directory = nodes_.find(parent);
+  if (!directory) return;
+  directory->listing.with([&](Listing& listing) {
+    if (const auto at = listing.find(name); at != listing.by_cookie.end()) listing.by_cookie.erase(at);
+  });
+}
+
+Result<void> Names::read_directory(NodeId directory, uint64_t cookie, const Caller& caller,
+                                   const std::function<bool(const DirectoryItem&)>& take) {
+  key_sets_.settle(directory);
+  return listings_.read_directory(directory, cookie, caller, take);
+}
 
 /// Whose a new name is.
 Result<FileOwner> Names::owner_of_new(const Site& site, mode_t mode, const Caller& caller) const {
@@ -63,17 +120,20 @@ Result<Found> Names::show_made(const Site& site, std::optional<Fd> file) {
 
 /// Calls `make` under the lock under which `where` is resolved. Once more when the disk was full, or
 /// the user at a limit, and is not any more.
-Result<Found> Names::make_name(NodeId parent, std::string_view name, Site& where,
+Result<Found> Names::make_name(NodeId parent, std::string_view name, const Caller& caller, Site& where,
                                const std::function<Result<Found>()>& make) {
+  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kMake));
   const auto once = [&](const Moves& moves) -> Result<Found> {
-    INDUCTORFS_TRY_ASSIGN(where, tree_.site(moves, parent, name));
+    INDUCTORFS_TRY_ASSIGN(where, tree_.site(moves, route.parent, name));
     INDUCTORFS_TRY(tree_.make_local_directory(moves, where.parent));
     return make();
   };
   const auto make_it = [&] { return tree_.with_room([&] { return moves_.read(once); }); };
   auto made = make_it();
   const bool again = !made && made.error().code() == ErrorCode::kOverQuota && tree_.make_room(0);
-  return again ? make_it() : std::move(made);
+  if (again) made = make_it();
+  if (made && route.is_first) keep_no_name(*made);
+  return made;
 }
 
 /// What an earlier worker made before it was killed is there, and needs no room.
@@ -84,7 +144,7 @@ Result<UserCharges::NewFile> Names::place_of(bool is_made, uid_t owner) const {
 
 Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   Site where;
-  auto result = make_name(parent, name, where, [&]() -> Result<Found> {
+  auto result = make_name(parent, name, caller, where, [&]() -> Result<Found> {
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
     INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, S_IFREG | (mode & 07777), caller));
@@ -109,7 +169,8 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
   return result;
 }
 
-Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
+Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode, dev_t /*device*/,
+                               const Caller& caller) {
   if (S_ISREG(mode)) return create(parent, name, mode, caller);
   if (!S_ISFIFO(mode) && !S_ISSOCK(mode)) return fail(ErrorCode::kNotPermitted, "mknod: a device");
   return make_special(parent, name, mode, {}, caller);
@@ -118,7 +179,7 @@ Result<Found> Names::make_node(NodeId parent, std::string_view name, mode_t mode
 Result<Found> Names::make_special(NodeId parent, std::string_view name, mode_t mode, std::string_view target,
                                   const Caller& caller) {
   Site where;
-  return make_name(parent, name, where, [&]() -> Result<Found> {
+  return make_name(parent, name, caller, where, [&]() -> Result<Found> {
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
     INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, mode, caller));
     INDUCTORFS_TRY_ASSIGN(auto place, place_of(done, owner.uid));
@@ -131,7 +192,7 @@ Result<Found> Names::make_special(NodeId parent, std::string_view name, mode_t m
 
 Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t mode, const Caller& caller) {
   Site where;
-  auto result = make_name(parent, name, where, [&]() -> Result<Found> {
+  auto result = make_name(parent, name, caller, where, [&]() -> Result<Found> {
     const std::string view_path = LocalTree::view(where.path);
     INDUCTORFS_TRY_ASSIGN(const auto done, begin_name(disk_, where));
     INDUCTORFS_TRY_ASSIGN(const auto owner, owner_of_new(where, S_IFDIR | (mode & 07777), caller));
@@ -180,7 +241,7 @@ Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_nam
   if (node->is_directory()) return fail(ErrorCode::kNotPermitted, "link: directories have one name");
   INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, true));
   Site where;
-  auto result = make_name(new_parent, new_name, where, [&]() -> Result<Found> {
+  auto result = make_name(new_parent, new_name, caller, where, [&]() -> Result<Found> {
     // One step with the look at whether the store shares the file's inode: a seal in between would count one name and
     // give the store the inode of both, and the next write would take only one of them to an inode of its own.
     auto linked = node->content.with([&](Content& content) { return link_file(node, content, where, early, caller); });
@@ -194,6 +255,23 @@ Result<Found> Names::link(NodeId id, NodeId new_parent, std::string_view new_nam
   origin_.saw_writer(node, where.path, caller.pid);
   in_place_.add(node, where.path);
   return result;
+}
+
+Result<void> Names::rename(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
+                           RenameMode mode, const Caller& caller) {
+  INDUCTORFS_TRY_ASSIGN(const auto source, branches_.route(parent, name, caller, Branches::Use::kRemove));
+  INDUCTORFS_TRY_ASSIGN(const auto target, branches_.route_target(new_parent, new_name, caller, source));
+  for (int i = 0; i < kRenameTries; ++i) {
+    INDUCTORFS_TRY_ASSIGN(auto from, tree_.site_now(source.parent, name));
+    INDUCTORFS_TRY_ASSIGN(auto to, tree_.site_now(target.parent, new_name));
+    INDUCTORFS_TRY(branches_.check_move(from.path, to.path));
+    key_sets_.give_up(source.parent, name);
+    if (auto done = renames_.finish_begun(from, to, mode, caller)) return *done;
+    INDUCTORFS_TRY_ASSIGN(const bool done, renames_.rename(from, to, mode, caller));
+    if (done) left_listing(parent, name);
+    if (done) return {};
+  }
+  return fail(ErrorCode::kBusy, "rename: the directories above are being moved all the time");
 }
 
 /// Everybody who may write to the root may make a link in a common directory, and torch follows what has the name of a
@@ -228,7 +306,49 @@ Result<std::string> Names::read_link(NodeId id, const Caller& caller) {
   });
 }
 
+/// What a program of no environment removes in a root goes for all of them: it saw one name for all.
+void Names::removed(NodeId parent, std::string_view name, const Branches::Route& route, const Caller& caller) {
+  if (!route.is_for_all) return;
+  const NodePtr directory = nodes_.find(parent);
+  const auto path = directory ? nodes_.path_of(*directory) : std::nullopt;
+  if (path) branch_removal_.remove_name(*path, name, caller);
+}
+
+/// A set goes with the first of its names that is removed. Who has listed another one, and does not know yet that the
+/// kernel was told, has removed it by that.
+bool Names::went_with_its_set(NodeId lister, NodeId directory, std::string_view name) {
+  const NodePtr holder = nodes_.find(directory);
+  const bool is_listed = holder && holder->key && has_listed(nodes_.find(lister), name);
+  if (is_listed) left_listing(lister, name);
+  return is_listed;
+}
+
 Result<void> Names::unlink(NodeId parent, std::string_view name, const Caller& caller) {
+  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
+  key_sets_.give_up(route.parent, name);
+  const bool second_gone = key_sets_.remove_second(route.parent, name);
+  const auto gone = take_file_away(route.parent, name, caller);
+  const bool has_gone = gone || (gone.error().code() == ErrorCode::kNotFound &&
+                                 (second_gone || went_with_its_set(parent, route.parent, name)));
+  if (!has_gone) return gone;
+  removed(parent, name, route, caller);
+  return {};
+}
+
+Result<void> Names::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
+  INDUCTORFS_TRY_ASSIGN(const auto route, branches_.route(parent, name, caller, Branches::Use::kRemove));
+  if (const auto asked = tree_.site_now(parent, name); asked && environment_in(asked->path).empty()) {
+    branch_removal_.prepare(asked->path, route.is_for_all, caller);
+  }
+  Site where;
+  INDUCTORFS_TRY(take_directory_away(route.parent, name, false, where));
+  sealing_.seal_after_build(where.path, caller);
+  left_listing(parent, name);
+  removed(parent, name, route, caller);
+  return {};
+}
+
+Result<void> Names::take_file_away(NodeId parent, std::string_view name, const Caller& caller) {
   Site where;
   NodePtr node;
   const auto gone = moves_.read([&](const Moves& moves) -> Result<void> {
@@ -249,13 +369,6 @@ Result<void> Names::unlink(NodeId parent, std::string_view name, const Caller& c
       if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
     });
   }
-  return {};
-}
-
-Result<void> Names::remove_directory(NodeId parent, std::string_view name, const Caller& caller) {
-  Site where;
-  INDUCTORFS_TRY(take_directory_away(parent, name, false, where));
-  sealing_.seal_after_build(where.path, caller);
   return {};
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "vfs/origin/origin.h"
 #include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
@@ -11,7 +14,7 @@
 
 namespace inductorfs::vfs {
 
-/// Renames, as FileSystem does. A rename is the sign of completeness in most families, and the way in which Triton puts
+/// Renames. A rename is the sign of completeness in most families, and the way in which Triton puts
 /// files into its sets. The rename of a directory holds moves() exclusively, but not while it walks the tree below.
 /// Blocks on the local disk only. Safe for concurrent use.
 class Renames : Context {
@@ -21,10 +24,17 @@ class Renames : Context {
   /// False: a directory above one of the names was moved before the lock was taken. Nothing was done; to be called
   /// again with what is true now.
   [[nodiscard]] Result<bool> rename(const Site& from, const Site& to, RenameMode mode, const Caller& caller);
-  /// Does what follows a rename that an earlier worker had done on the disk.
-  void follow_up(const Site& from, const Site& to, const Caller& caller);
+  /// Finishes a rename that comes again because the worker that served it was killed (rename_replay.cc). Empty when the
+  /// disk has no effect of it; it is then done like any other.
+  [[nodiscard]] std::optional<Result<void>> finish_begun(const Site& from, const Site& to, RenameMode mode,
+                                                         const Caller& caller);
 
  private:
+  void follow_up(const Site& from, const Site& to, const Caller& caller);
+  [[nodiscard]] std::optional<Result<void>> finish_in_set(const Site& from, const Site& to, const Caller& caller);
+  [[nodiscard]] Result<bool> finish_rename(const Site& from, const Site& to, RenameMode mode, uint64_t witness);
+  void finish_move(const Site& from, const Site& to, const NodePtr& moved);
+  void finish_exchange(const Site& from, const Site& to, const NodePtr& moved);
   [[nodiscard]] bool are_there(const Moves& moves, const Site& from, const Site& to) const {
     return tree_.is_at(moves, from) && tree_.is_at(moves, to);
   }

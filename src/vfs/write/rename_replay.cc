@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/recover/rename_replay.h"
-
 #include <sys/stat.h>
 
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
+#include "vfs/write/node_places.h"
+#include "vfs/write/renames.h"
 
 namespace inductorfs::vfs {
 
-std::optional<Result<void>> RenameReplay::run(const Site& from, const Site& to, RenameMode mode, const Caller& caller) {
+std::optional<Result<void>> Renames::finish_begun(const Site& from, const Site& to, RenameMode mode,
+                                                  const Caller& caller) {
   const auto witness = takeover::begun_effect();
   if (!witness) return std::nullopt;
   // What goes into a Triton set goes on with the set.
@@ -18,7 +19,7 @@ std::optional<Result<void>> RenameReplay::run(const Site& from, const Site& to, 
   if (!into_set) {
     INDUCTORFS_TRY_ASSIGN(const auto finished, finish_rename(from, to, mode, *witness));
     if (finished) {
-      renames_.follow_up(from, to, caller);
+      follow_up(from, to, caller);
       return Result<void>{};
     }
   }
@@ -26,7 +27,7 @@ std::optional<Result<void>> RenameReplay::run(const Site& from, const Site& to, 
 }
 
 /// The earlier worker may have put the file into its set: it has no name any more.
-std::optional<Result<void>> RenameReplay::finish_in_set(const Site& from, const Site& to, const Caller& caller) {
+std::optional<Result<void>> Renames::finish_in_set(const Site& from, const Site& to, const Caller& caller) {
   const auto set = moves_.read([&](const Moves& moves) -> Result<std::optional<SetOwner>> {
     if (!tree_.is_at(moves, from) || !tree_.is_at(moves, to)) return std::nullopt;
     return key_sets_.put_into_set(from, to, caller);
@@ -40,7 +41,7 @@ std::optional<Result<void>> RenameReplay::finish_in_set(const Site& from, const 
 }
 
 /// False: it has not moved on the disk.
-Result<bool> RenameReplay::finish_rename(const Site& from, const Site& to, RenameMode mode, uint64_t witness) {
+Result<bool> Renames::finish_rename(const Site& from, const Site& to, RenameMode mode, uint64_t witness) {
   INDUCTORFS_TRY_ASSIGN(const auto there, disk_.stat(LocalTree::view(to.path)));
   if (!there || there->st_ino != witness) return false;
   const NodePtr at_source = nodes_.child(from.parent, from.name);
@@ -58,7 +59,7 @@ Result<bool> RenameReplay::finish_rename(const Site& from, const Site& to, Renam
   return true;
 }
 
-void RenameReplay::finish_move(const Site& from, const Site& to, const NodePtr& moved) {
+void Renames::finish_move(const Site& from, const Site& to, const NodePtr& moved) {
   const bool at_source = nodes_.child(from.parent, from.name) == moved;
   const NodePtr replaced =
       at_source ? nodes_.move(from.parent, from.name, to.parent, to.name) : nodes_.detach(to.parent, to.name);
@@ -68,7 +69,7 @@ void RenameReplay::finish_move(const Site& from, const Site& to, const NodePtr& 
   tree_.let_go(nodes_.release(replaced));
 }
 
-void RenameReplay::finish_exchange(const Site& from, const Site& to, const NodePtr& moved) {
+void Renames::finish_exchange(const Site& from, const Site& to, const NodePtr& moved) {
   const auto other = disk_.stat(LocalTree::view(from.path));
   NodePtr back = other && *other ? nodes_.find_local((*other)->st_ino) : nullptr;
   if (!back) back = nodes_.child(to.parent, to.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/recover/node_places.h"
+#include "vfs/write/node_places.h"
 
 #include <sys/stat.h>
 

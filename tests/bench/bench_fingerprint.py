@@ -25,9 +25,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support" / "python"))
 
 from inductorfs_testing import places  # noqa: E402
-from inductorfs_testing.fixtures import Cluster  # noqa: E402
+from inductorfs_testing.fixtures import Cluster, stand_in_gpu  # noqa: E402
 
-HEADERS = {"2.15": "cu13", "2.9": "cuda_runtime"}
 # What a remount may cost beside what the job's first line costs anyway.
 LIMIT = 0.05
 OWN_KEYS = """
@@ -42,9 +41,7 @@ print((time.perf_counter() - begun) * 1e3)
 
 def stand_in(version, directory):
     """The stand-in driver, built once."""
-    headers = places.site_packages(version) / "nvidia" / HEADERS[version] / "include"
-    subprocess.run([places.venv_python(version), places.NOGPU / "nogpu_compile.py", "--print-env", "--lib", directory,
-                    "--cuda-include", headers], check=True, stdout=subprocess.DEVNULL)
+    stand_in_gpu(version, directory)
     return {**os.environ, "LD_LIBRARY_PATH": str(directory)}
 
 

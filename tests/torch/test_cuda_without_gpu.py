@@ -7,23 +7,14 @@ from collections import Counter
 
 import pytest
 from inductorfs_testing import compare, places
-from inductorfs_testing.fixtures import Cluster, lack
+from inductorfs_testing.fixtures import Cluster, lack, stand_in_gpu
 from inductorfs_testing.mounts import published
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.processes import wait_until
 from inductorfs_testing.toolchain import PtxasCalls
 
-SCRIPT = places.NOGPU / "nogpu_compile.py"
 TUNINGS = places.WORKLOADS / "autotune_cache.py"
 WORK = "train,dynamic,tune,raw"
 VERSION = "2.15"
-
-
-def includes():
-    """cuda.h and cuda_runtime_api.h of CUDA 13 come with the environment."""
-    found = places.site_packages(VERSION) / "nvidia" / "cu13" / "include"
-    if not (found / "cuda_runtime_api.h").exists():
-        lack(f"{found} holds no cuda_runtime_api.h")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +22,14 @@ def host():
     """Two nodes whose daemons and jobs see the stand-in. Its path is in Triton's key of cuda_utils: one for both."""
     with Cluster(torch=VERSION, patient=True) as cluster:
         library = cluster.directory / "cuda"
-        done = run([cluster.python, SCRIPT, "--print-env", "--lib", library, "--cuda-include", includes()], seconds=120)
-        assert done.code == 0, done.err
+        headers = stand_in_gpu(VERSION, library)
         a, b = (cluster.node(name, environment={"LD_LIBRARY_PATH": str(library)}) for name in "ab")
-        yield {"cluster": cluster, "library": library, "a": a, "b": b}
+        yield {"cluster": cluster, "library": library, "headers": headers, "a": a, "b": b}
 
 
 def job(host, node, launches):
     ptxas = PtxasCalls(node.root / f"ptxas-{launches}.log")
-    out = node.run(SCRIPT, "--lib", host["library"], "--cuda-include", includes(), "--work", WORK,
+    out = node.run(places.STAND_IN, "--lib", host["library"], "--cuda-include", host["headers"], "--work", WORK,
                    FAKE_CUDA_LOG=node.root / launches, **ptxas.env).json
     lines = (node.root / launches).read_text().splitlines()
     return {"out": out, "counters": out["counters"], "ptxas": ptxas.calls(),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import mounts, places
-from inductorfs_testing.fixtures import Cluster, lack
-from inductorfs_testing.processes import run
+from inductorfs_testing.fixtures import Cluster, stand_in_gpu
 from inductorfs_testing.toolchain import PtxasCalls
 
 VERSION, RANKS = "2.15", 2
@@ -46,19 +45,11 @@ def family_of(path):
     return named.get(path.name, "parcel_member" if path.name.startswith("artifact_") else "engine_private")
 
 
-def includes():
-    found = places.site_packages(VERSION) / "nvidia" / "cu13" / "include"
-    if not (found / "cuda_runtime_api.h").exists():
-        lack(f"{found} holds no cuda_runtime_api.h")
-    return found
-
-
 @pytest.fixture(scope="module")
 def runs():
     with Cluster(torch=VERSION, patient=True) as cluster:
         library = cluster.directory / "cuda"
-        done = run([cluster.python, places.NOGPU / "nogpu_compile.py", "--print-env", "--lib", library, "--cuda-include", includes()], seconds=120)
-        assert done.code == 0, done.err
+        stand_in_gpu(VERSION, library)
         a, b = (Server(cluster.node(name, environment={"LD_LIBRARY_PATH": str(library), **VLLM}), library) for name in "ab")
         made = PtxasCalls(a.node.root / "ptxas.log")
         cold = a.run(**made.env)

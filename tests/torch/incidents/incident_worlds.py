@@ -3,14 +3,13 @@
 import os
 
 from inductorfs_testing import compare, places
-from inductorfs_testing.fixtures import lack
-from inductorfs_testing.processes import run, wait_until
+from inductorfs_testing.fixtures import stand_in_gpu
+from inductorfs_testing.processes import wait_until
 
 from incident_hosts import Facts, World, listed, made_by
 
 VERSION = "2.15"
 ONE_KERNEL = places.WORKLOADS / "one_kernel.py"
-NOGPU = places.NOGPU / "nogpu_compile.py"
 # The C++ jobs go without precompiled headers, which tests/torch/test_cpu_jobs.py has: 10 s and 150 MB less.
 CPU_JOB = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
 GPU_JOB = {"TORCHINDUCTOR_MAX_AUTOTUNE_POINTWISE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
@@ -46,14 +45,6 @@ class CpuWorld(World):
         return found
 
 
-def cuda_headers():
-    """cuda.h and cuda_runtime_api.h of CUDA 13 come with the environment."""
-    found = places.site_packages(VERSION) / "nvidia" / "cu13" / "include"
-    if not (found / "cuda_runtime_api.h").exists():
-        lack(f"{found} holds no cuda_runtime_api.h")
-    return found
-
-
 class CudaWorld(World):
     """Nodes before a stand-in GPU, an H100 where nothing else is said. Three nodes have done the same job, one after the
     other, and each has published what it may: `unfused` under another TRITON_DEFAULT_FP_FUSION than its mount declares,
@@ -62,9 +53,7 @@ class CudaWorld(World):
     def __init__(self, cluster):
         self.cluster = cluster
         self.library = cluster.directory / "cuda"
-        done = run([cluster.python, NOGPU, "--print-env", "--lib", self.library, "--cuda-include", cuda_headers()],
-                   seconds=120)
-        assert done.code == 0, done.err
+        self._headers = stand_in_gpu(VERSION, self.library, cluster.python)
         self.sees_gpu = {"LD_LIBRARY_PATH": str(self.library)}
         super().__init__(cluster, Facts.learn(cluster.python, **self.sees_gpu, **H100))
         self.h200_facts = self.facts.of(Facts.learn(cluster.python, **self.sees_gpu, **H200), "gpu")
@@ -81,7 +70,7 @@ class CudaWorld(World):
         self.a.sync()
 
     def begin(self, node, **environment):
-        return node.begin(NOGPU, "--lib", self.library, "--cuda-include", cuda_headers(), "--cache", node.cache,
+        return node.begin(places.STAND_IN, "--lib", self.library, "--cuda-include", self._headers, "--cache", node.cache,
                           "--work", "dynamic", **{**self.sees_gpu, **environment})
 
     def job(self, node, **environment):

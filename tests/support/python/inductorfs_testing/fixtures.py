@@ -11,6 +11,7 @@ import pytest
 from . import node as node_module
 from . import places
 from .node import Node
+from .processes import run
 from .redis_server import RedisServer
 
 
@@ -30,6 +31,19 @@ def need(*programs):
             lack("there is no /dev/fuse")
         if not places.program().exists():
             lack(f"{places.program()} is not built")
+
+
+CUDA_HEADERS = {"2.15": "cu13", "2.9": "cuda_runtime"}
+
+
+def stand_in_gpu(version, library, python=None):
+    """Builds the stand-in libcuda.so.1 in this directory; the directory of cuda.h and cuda_runtime_api.h, which come with the environment."""
+    headers = places.site_packages(version) / "nvidia" / CUDA_HEADERS[version] / "include"
+    if not (headers / "cuda_runtime_api.h").exists():
+        lack(f"{headers} holds no cuda_runtime_api.h")
+    done = run([python or places.venv_python(version), places.STAND_IN, "--print-env", "--lib", library, "--cuda-include", headers], seconds=120)
+    assert done.code == 0, done.err
+    return headers
 
 
 class Cluster:

@@ -10,6 +10,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[4]
 WORKLOADS = REPOSITORY / "tests" / "torch" / "workloads"
 NOGPU = REPOSITORY / "tests" / "support" / "nogpu"
+STAND_IN = NOGPU / "nogpu_compile.py"
 
 
 def program() -> Path:

@@ -27,7 +27,7 @@ std::optional<BlobInfo> LocalStore::find(const codec::Digest& digest) {
 std::optional<LocalStore::Located> LocalStore::locate(const codec::Digest& digest) {
   const WallNanoseconds now = clock_.wall_now();
   bool save = false;
-  auto located = holdings_.index.with([&](Index& index) -> std::optional<Located> {
+  auto located = holdings_.index.with([&](BlobIndex& index) -> std::optional<Located> {
     IndexedBlob* blob = index.find(digest);
     if (blob == nullptr) return std::nullopt;
     index.touch(*blob);
@@ -74,7 +74,7 @@ bool LocalStore::verify(const codec::Digest& digest, const Located& blob) {
   const bool is_damaged = file && !sound && (actual || actual.error().code() == ErrorCode::kCorrupt);
   if (is_damaged) tell_damage(digest, blob, *file);  // what cannot be read may be sound
   Holdings::Retired retired;
-  const bool kept = holdings_.index.with([&](Index& index) {
+  const bool kept = holdings_.index.with([&](BlobIndex& index) {
     IndexedBlob* now = index.find(digest);
     if (now == nullptr) return false;
     // Another thread verified it, or put good bytes in its place.
@@ -113,7 +113,7 @@ Result<BlobFile> LocalStore::open_blob(const codec::Digest& digest) {
 /// and the index must not go on promising it.
 void LocalStore::drop_if_gone(const codec::Digest& digest) {
   Holdings::Retired retired;
-  holdings_.index.with([&](Index& index) {
+  holdings_.index.with([&](BlobIndex& index) {
     const IndexedBlob* blob = index.find(digest);
     if (blob == nullptr || index.closed) return;
     const auto file = open_located(digest, {blob->size, blob->packed});
@@ -156,7 +156,7 @@ void LocalStore::tell_damage(const codec::Digest& digest, const Located& blob, c
 }
 
 void LocalStore::discard(const codec::Digest& digest) {
-  const auto blob = holdings_.index.with([&](Index& index) -> std::optional<Located> {
+  const auto blob = holdings_.index.with([&](BlobIndex& index) -> std::optional<Located> {
     const IndexedBlob* known = index.closed ? nullptr : index.find(digest);
     return known == nullptr ? std::nullopt
                             : std::optional(Located{known->size, known->packed, known->modified, known->suspect});
@@ -169,7 +169,7 @@ void LocalStore::discard(const codec::Digest& digest) {
 
 void LocalStore::drop(const codec::Digest& digest) {
   Holdings::Retired retired;
-  holdings_.index.with([&](Index& index) {
+  holdings_.index.with([&](BlobIndex& index) {
     if (!index.closed && index.find(digest) != nullptr) retired = holdings_.retire(index, digest);
   });
   holdings_.free_retired(std::move(retired));

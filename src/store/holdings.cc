@@ -17,7 +17,7 @@ Holdings::Holdings(OwnedDirectory owned, uint64_t size_limit, Counters& counters
       blobs_gauge_(counters.get("store.blobs")),
       bytes_gauge_(counters.get("store.bytes")) {}
 
-Holdings::Retired Holdings::retire(Index& held, const codec::Digest& digest) {
+Holdings::Retired Holdings::retire(BlobIndex& held, const codec::Digest& digest) {
   Retired retired;
   if (const IndexedBlob* blob = held.find(digest)) retired.packed = blob->packed;
   held.erase(digest);
@@ -63,7 +63,7 @@ std::string Holdings::next_temporary() {
   return std::string(kTemporaryFolder) + "/" + std::to_string(serial_.fetch_add(1));
 }
 
-void Holdings::publish_usage(const Index& held) {
+void Holdings::publish_usage(const BlobIndex& held) {
   blobs_gauge_.set(held.count());
   bytes_gauge_.set(held.bytes());
 }

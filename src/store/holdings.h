@@ -30,16 +30,16 @@ class Holdings {
 
   [[nodiscard]] int folder() const { return directory.fd.get(); }
   /// Removes the blob from index and disk, under the lock.
-  [[nodiscard]] Retired retire(Index& held, const codec::Digest& digest);
+  [[nodiscard]] Retired retire(BlobIndex& held, const codec::Digest& digest);
   void free_retired(Retired retired) const;
   [[nodiscard]] std::string next_temporary();
   void unlink_temporary(const std::string& name) const;
-  void publish_usage(const Index& held);
+  void publish_usage(const BlobIndex& held);
   void set_left_listener(LeftListener listener);
   [[nodiscard]] tl::unexpected<Error> closed_error() const;
 
   const OwnedDirectory directory;
-  Guarded<Index> index;
+  Guarded<BlobIndex> index;
 
  private:
   Guarded<std::shared_ptr<const LeftListener>> left_listener_;

@@ -13,13 +13,13 @@ constexpr uint64_t kUnreadDivisor = 4;
 
 }  // namespace
 
-IndexedBlob* Index::find(const codec::Digest& digest) {
+IndexedBlob* BlobIndex::find(const codec::Digest& digest) {
   const auto at = blobs_.find(digest);
   return at == blobs_.end() ? nullptr : &at->second;
 }
 
-IndexedBlob& Index::insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect,
-                           std::shared_ptr<PackedBlob> packed) {
+IndexedBlob& BlobIndex::insert(const codec::Digest& digest, uint64_t size, WallNanoseconds used, bool suspect,
+                               std::shared_ptr<PackedBlob> packed) {
   erase(digest);
   unread_.push_back(digest);
   bytes_ += size;
@@ -29,7 +29,7 @@ IndexedBlob& Index::insert(const codec::Digest& digest, uint64_t size, WallNanos
   return blobs_.emplace(digest, std::move(blob)).first->second;
 }
 
-void Index::erase(const codec::Digest& digest) {
+void BlobIndex::erase(const codec::Digest& digest) {
   const auto at = blobs_.find(digest);
   if (at == blobs_.end()) return;
   bytes_ -= at->second.size;
@@ -39,25 +39,25 @@ void Index::erase(const codec::Digest& digest) {
   blobs_.erase(at);
 }
 
-void Index::touch(IndexedBlob& blob) {
+void BlobIndex::touch(IndexedBlob& blob) {
   blob.use = next_use_++;
   auto& list = blob.read ? read_ : unread_;
   list.splice(list.end(), list, blob.place);
 }
 
-void Index::mark_read(IndexedBlob& blob) {
+void BlobIndex::mark_read(IndexedBlob& blob) {
   blob.use = next_use_++;
   read_.splice(read_.end(), blob.read ? read_ : unread_, blob.place);
   if (!std::exchange(blob.read, true)) unread_bytes_ -= blob.size;
 }
 
-void Index::mark_sound(IndexedBlob& blob) {
+void BlobIndex::mark_sound(IndexedBlob& blob) {
   if (!blob.suspect) return;
   blob.suspect = false;
   --suspects_;
 }
 
-std::optional<Index::Victim> Index::oldest(size_t refused, bool read_too) const {
+std::optional<BlobIndex::Victim> BlobIndex::oldest(size_t refused, bool read_too) const {
   if (blobs_.empty()) return std::nullopt;
   const auto use_of = [this](const auto& list) { return list.empty() ? UINT64_MAX : blobs_.at(list.front()).use; };
   bool unread = use_of(unread_) < use_of(read_);
@@ -70,7 +70,7 @@ std::optional<Index::Victim> Index::oldest(size_t refused, bool read_too) const 
   return Victim{list.front(), blob.size, blob.use};
 }
 
-bool Index::fits(uint64_t more) const {
+bool BlobIndex::fits(uint64_t more) const {
   const uint64_t taken = bytes_ + reserved_;
   return blobs_.size() < kBlobLimit && taken <= size_limit_ && more <= size_limit_ - taken;
 }

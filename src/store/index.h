@@ -29,9 +29,9 @@ struct IndexedBlob {
 /// a backup's stat) brings blobs in and never reads them; these leave room for what was read, and it for them. The blob
 /// files and this index change together, under the lock of the Guarded that holds the index. Needs external
 /// synchronisation.
-class Index {
+class BlobIndex {
  public:
-  explicit Index(uint64_t size_limit) : size_limit_(size_limit) {}
+  explicit BlobIndex(uint64_t size_limit) : size_limit_(size_limit) {}
 
   struct Victim {
     codec::Digest digest;

@@ -46,7 +46,7 @@ LocalStore::LocalStore(OwnedDirectory directory, std::vector<ScannedBlob> blobs,
       packed_most_(options.packed_most),
       corrupt_(counters.get("store.corrupt")) {
   read_damage();
-  holdings_.index.with([&](Index& index) {
+  holdings_.index.with([&](BlobIndex& index) {
     for (ScannedBlob& blob : blobs) {
       // Twice there: both have the bytes, and one of them is enough.
       if (blob.packed && index.find(blob.digest) != nullptr) {
@@ -75,7 +75,7 @@ Result<std::unique_ptr<BlobWriter>> LocalStore::create(uint64_t size_hint, Verif
 }
 
 bool LocalStore::present_and_used(const codec::Digest& digest) {
-  const bool known = holdings_.index.with([&](Index& index) {
+  const bool known = holdings_.index.with([&](BlobIndex& index) {
     const IndexedBlob* blob = index.find(digest);
     return blob != nullptr && !blob->suspect;
   });
@@ -100,7 +100,7 @@ Result<void> LocalStore::install(const std::string& temporary, const codec::Dige
   struct stat file {};
   if (::fstatat(holdings_.folder(), temporary.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0)
     return fail_errno("stat", temporary);
-  auto installed = holdings_.index.with([&](Index& index) -> Result<void> {
+  auto installed = holdings_.index.with([&](BlobIndex& index) -> Result<void> {
     if (index.closed) return holdings_.closed_error();
     IndexedBlob* blob = index.find(digest);
     if (blob != nullptr && !blob->suspect) {
@@ -135,7 +135,7 @@ Result<void> LocalStore::pack(std::string_view bytes, const codec::Digest& diges
   INDUCTORFS_TRY(place);
   const WallNanoseconds now = clock_.wall_now();
   Holdings::Retired replaced;
-  auto packed = holdings_.index.with([&](Index& index) -> Result<void> {
+  auto packed = holdings_.index.with([&](BlobIndex& index) -> Result<void> {
     if (index.closed) return holdings_.closed_error();
     IndexedBlob* blob = index.find(digest);
     if (blob != nullptr && !blob->suspect) {
@@ -202,14 +202,14 @@ Result<void> LocalStore::copy_in(int dir, const std::string& path, const codec::
 // --- the rest -------------------------------------------------------------------------------------------------------
 
 void LocalStore::mark_read(const codec::Digest& digest) {
-  holdings_.index.with([&](Index& index) {
+  holdings_.index.with([&](BlobIndex& index) {
     if (IndexedBlob* blob = index.find(digest)) index.mark_read(*blob);
   });
 }
 
 StoreUsage LocalStore::usage() const {
   const Damage damage = damage_.with([](const Damage& now) { return now; });
-  return holdings_.index.with([&](const Index& index) {
+  return holdings_.index.with([&](const BlobIndex& index) {
     return StoreUsage{index.count(),   index.bytes(), index.size_limit(), room_.floor(),
                       room_.evicted(), damage.times,  damage.last};
   });
@@ -218,7 +218,7 @@ StoreUsage LocalStore::usage() const {
 void LocalStore::close() {
   bool suspects = false;
   bool changed = false;
-  const bool first = holdings_.index.with([&](Index& index) {
+  const bool first = holdings_.index.with([&](BlobIndex& index) {
     suspects = index.suspects() > 0;
     changed = index.changed;
     return !std::exchange(index.closed, true);

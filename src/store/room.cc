@@ -57,7 +57,7 @@ Result<void> Room::try_make(uint64_t bytes, bool read_too) {
     bool closed = false;
     uint64_t limit = 0;
     size_t count = 0;
-    const auto victim = holdings_.index.with([&](Index& index) -> std::optional<Index::Victim> {
+    const auto victim = holdings_.index.with([&](BlobIndex& index) -> std::optional<BlobIndex::Victim> {
       closed = index.closed;
       limit = index.size_limit();
       count = index.count();
@@ -86,7 +86,7 @@ Result<void> Room::try_make(uint64_t bytes, bool read_too) {
 
 void Room::release(uint64_t bytes) {
   if (bytes == 0) return;
-  holdings_.index.with([&](Index& index) { index.release(bytes); });
+  holdings_.index.with([&](BlobIndex& index) { index.release(bytes); });
 }
 
 uint64_t Room::free_space(uint64_t bytes) {
@@ -107,7 +107,7 @@ uint64_t Room::evict_bytes(uint64_t bytes) {
   size_t refusals = 0;
   while (freed < bytes) {
     size_t count = 0;
-    const auto victim = holdings_.index.with([&](Index& index) {
+    const auto victim = holdings_.index.with([&](BlobIndex& index) {
       count = index.count();
       return index.closed ? std::nullopt : index.oldest(refusals);
     });
@@ -119,12 +119,12 @@ uint64_t Room::evict_bytes(uint64_t bytes) {
   return freed;
 }
 
-Room::Evicted Room::evict(const Index::Victim& victim) {
+Room::Evicted Room::evict(const BlobIndex::Victim& victim) {
   const auto guard = guard_.with([](const std::shared_ptr<const EvictionGuard>& current) { return current; });
   const bool allowed = !guard || !*guard || (*guard)(victim.digest);
   if (!allowed) refused_.add();
   Holdings::Retired retired;
-  const bool gone = holdings_.index.with([&](Index& index) {
+  const bool gone = holdings_.index.with([&](BlobIndex& index) {
     IndexedBlob* blob = index.find(victim.digest);
     // Used while the guard was asked: its answer is of yesterday.
     if (blob == nullptr || blob->use != victim.use || index.closed) return false;

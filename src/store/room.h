@@ -36,7 +36,7 @@ class Room {
 
  private:
   enum class Evicted { kYes, kRefused, kElsewhere };
-  [[nodiscard]] Evicted evict(const Index::Victim& victim);
+  [[nodiscard]] Evicted evict(const BlobIndex::Victim& victim);
   [[nodiscard]] uint64_t evict_bytes(uint64_t bytes);
   void look_for_room();
 

@@ -8,8 +8,8 @@ namespace {
 
 using codec::digest_of;
 
-TEST(Index, OldestIsTheOneLeastRecentlyUsed) {
-  Index index(1000);
+TEST(BlobIndex, OldestIsTheOneLeastRecentlyUsed) {
+  BlobIndex index(1000);
   EXPECT_FALSE(index.oldest());
   for (const char* name : {"a", "b", "c"}) index.insert(digest_of(name), 10, 0, false);
   EXPECT_EQ(index.oldest()->digest, digest_of("a"));
@@ -19,8 +19,8 @@ TEST(Index, OldestIsTheOneLeastRecentlyUsed) {
   EXPECT_EQ(index.oldest()->digest, digest_of("c"));
 }
 
-TEST(Index, WhatWasNeverReadGoesFirstWhileItIsMuch) {
-  Index index(1000);
+TEST(BlobIndex, WhatWasNeverReadGoesFirstWhileItIsMuch) {
+  BlobIndex index(1000);
   for (const char* name : {"a", "b", "c", "d"}) index.insert(digest_of(name), 10, 0, false);
   for (const char* name : {"a", "b"}) index.mark_read(*index.find(digest_of(name)));
   index.touch(*index.find(digest_of("c")));
@@ -40,16 +40,16 @@ TEST(Index, WhatWasNeverReadGoesFirstWhileItIsMuch) {
   EXPECT_EQ(index.oldest()->digest, digest_of("c"));
 }
 
-TEST(Index, EachUseHasItsOwnNumber) {
-  Index index(1000);
+TEST(BlobIndex, EachUseHasItsOwnNumber) {
+  BlobIndex index(1000);
   index.insert(digest_of("a"), 10, 0, false);
   const uint64_t before = index.find(digest_of("a"))->use;
   index.touch(*index.find(digest_of("a")));
   EXPECT_GT(index.find(digest_of("a"))->use, before);
 }
 
-TEST(Index, RoomCountsBlobsAndReservations) {
-  Index index(100);
+TEST(BlobIndex, RoomCountsBlobsAndReservations) {
+  BlobIndex index(100);
   index.insert(digest_of("a"), 60, 0, false);
   EXPECT_TRUE(index.fits(40));
   EXPECT_FALSE(index.fits(41));
@@ -62,15 +62,15 @@ TEST(Index, RoomCountsBlobsAndReservations) {
   EXPECT_FALSE(index.fits(UINT64_MAX)) << "no wrap-around";
 }
 
-TEST(Index, AStoreOverItsLimitFitsNothing) {
-  Index index(100);
+TEST(BlobIndex, AStoreOverItsLimitFitsNothing) {
+  BlobIndex index(100);
   index.insert(digest_of("a"), 600, 0, false);
   EXPECT_FALSE(index.fits(0));
   EXPECT_FALSE(index.fits(1));
 }
 
-TEST(Index, ReplacingABlobCountsItOnce) {
-  Index index(100);
+TEST(BlobIndex, ReplacingABlobCountsItOnce) {
+  BlobIndex index(100);
   index.insert(digest_of("a"), 60, 0, true);
   index.insert(digest_of("a"), 50, 0, false);
   EXPECT_EQ(index.bytes(), 50U);
@@ -78,8 +78,8 @@ TEST(Index, ReplacingABlobCountsItOnce) {
   EXPECT_EQ(index.suspects(), 0U);
 }
 
-TEST(Index, SuspectsAreCountedDown) {
-  Index index(100);
+TEST(BlobIndex, SuspectsAreCountedDown) {
+  BlobIndex index(100);
   index.insert(digest_of("a"), 1, 0, true);
   index.insert(digest_of("b"), 1, 0, true);
   index.mark_sound(*index.find(digest_of("a")));

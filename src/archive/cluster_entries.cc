@@ -14,11 +14,11 @@ constexpr size_t kMostKnown = 2'000'000;  ///< as a mount holds of one scope
 
 }  // namespace
 
-Result<std::vector<codec::Entry>> entries_of(remote::Remote& remote, const remote::ScopeId& scope) {
+Result<std::vector<codec::Entry>> entries_of(remote::Index& index, const remote::ScopeId& scope) {
   std::map<std::string, codec::Entry> known;
   remote::Position position;
   for (int step = 0; step < kMostSteps; ++step) {
-    INDUCTORFS_TRY_ASSIGN(auto delta, remote.read_changes(scope, position, Deadline::after(kAskPatience)));
+    INDUCTORFS_TRY_ASSIGN(auto delta, index.read_changes(scope, position, Deadline::after(kAskPatience)));
     if (delta.reset) known.clear();
     for (const std::string& path : delta.removed) known.erase(path);
     for (codec::Entry& entry : delta.set) {

@@ -5,7 +5,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 namespace inductorfs::archive {
 
@@ -13,6 +13,6 @@ namespace inductorfs::archive {
 inline constexpr Milliseconds kAskPatience{10'000};
 
 /// Returns all entries of a scope, by path. Blocks on the network.
-[[nodiscard]] Result<std::vector<codec::Entry>> entries_of(remote::Remote& remote, const remote::ScopeId& scope);
+[[nodiscard]] Result<std::vector<codec::Entry>> entries_of(remote::Index& index, const remote::ScopeId& scope);
 
 }  // namespace inductorfs::archive

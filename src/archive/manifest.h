@@ -7,7 +7,7 @@
 
 #include "inductorfs/archive/archive.h"
 #include "inductorfs/codec/entry.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 /// The first member of an archive: what it holds. Pure; safe for concurrent use.
 namespace inductorfs::archive {

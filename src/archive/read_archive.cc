@@ -139,11 +139,11 @@ Result<std::vector<ArchivedScope>> take_archive(int fd, store::BlobStore& spool,
 /// One scope while it is published. Confined to the calling thread.
 class ScopeImport {
  public:
-  ScopeImport(remote::Remote& remote, store::BlobStore& spool, const remote::ScopeInformation& scope, Report& report)
-      : remote_(remote), source_(spool), spool_(spool), scope_(scope), report_(report) {}
+  ScopeImport(remote::Index& index, store::BlobStore& spool, const remote::ScopeInformation& scope, Report& report)
+      : index_(index), source_(spool), spool_(spool), scope_(scope), report_(report) {}
 
   Result<void> run(const std::vector<codec::Entry>& entries) {
-    INDUCTORFS_TRY_ASSIGN(const auto known, entries_of(remote_, scope_.id));
+    INDUCTORFS_TRY_ASSIGN(const auto known, entries_of(index_, scope_.id));
     for (const codec::Entry& entry : known) note(entry);
     for (auto& [key, group] : groups_of(entries)) INDUCTORFS_TRY(import(group));
     return {};
@@ -206,7 +206,7 @@ class ScopeImport {
     for (const codec::Entry& entry : group.entries) bytes += entry.size;
     const Milliseconds patience = kPublishPatience + Milliseconds(static_cast<int64_t>(bytes / kSlowestLink));
     for (int attempt = 1;; ++attempt) {
-      const auto outcome = remote_.publish(group, source_, Deadline::after(patience));
+      const auto outcome = index_.publish(group, source_, Deadline::after(patience));
       const bool again =
           outcome ? *outcome == remote::PublishOutcome::kClaimed
                   : outcome.error().code() == ErrorCode::kUnavailable || outcome.error().code() == ErrorCode::kTimedOut;
@@ -254,7 +254,7 @@ class ScopeImport {
     return {};
   }
 
-  remote::Remote& remote_;
+  remote::Index& index_;
   SpoolSource source_;
   store::BlobStore& spool_;
   const remote::ScopeInformation& scope_;
@@ -265,19 +265,19 @@ class ScopeImport {
 
 }  // namespace
 
-Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd, const Audience& audience,
+Result<Report> read_archive(remote::Index& index, store::BlobStore& spool, int fd, const Audience& audience,
                             uint64_t room, const OnProgress& progress) {
   Report report;
   const auto scopes = take_archive(fd, spool, audience, room, report, progress);
   if (!scopes) return fail(settled(fd, scopes.error()));
   for (const ArchivedScope& one : *scopes) {
-    const Result<void> announced = remote.announce_scope(one.scope, Deadline::after(kAskPatience));
+    const Result<void> announced = index.announce_scope(one.scope, Deadline::after(kAskPatience));
     if (!announced && announced.error().code() == ErrorCode::kInvalid) {
       report.refused["a scope is none: " + announced.error().what()] += one.entries.size();
       continue;
     }
     if (!announced) return fail(announced.error());
-    INDUCTORFS_TRY(ScopeImport(remote, spool, one.scope, report).run(one.entries));
+    INDUCTORFS_TRY(ScopeImport(index, spool, one.scope, report).run(one.entries));
     ++report.scopes;
     progress(report);
   }

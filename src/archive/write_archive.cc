@@ -74,14 +74,14 @@ bool is_text(std::string_view path) {
   return std::all_of(path.begin(), path.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-Result<std::vector<ArchivedScope>> select(remote::Remote& remote, const Excerpt& excerpt, Report& report) {
-  INDUCTORFS_TRY_ASSIGN(auto scopes, remote.list_scopes(remote::kAnnouncedScopesLimit, Deadline::after(kAskPatience)));
+Result<std::vector<ArchivedScope>> select(remote::Index& index, const Excerpt& excerpt, Report& report) {
+  INDUCTORFS_TRY_ASSIGN(auto scopes, index.list_scopes(remote::kAnnouncedScopesLimit, Deadline::after(kAskPatience)));
   std::vector<ArchivedScope> found;
   size_t count = 0;
   for (remote::ScopeInformation& scope : scopes) {
     if (!excerpt.selection.fits_scope(scope.id)) continue;
     if (!excerpt.torch.empty() && !layout::is_of_torch(scope.text, excerpt.torch)) continue;
-    INDUCTORFS_TRY_ASSIGN(auto entries, entries_of(remote, scope.id));
+    INDUCTORFS_TRY_ASSIGN(auto entries, entries_of(index, scope.id));
     ArchivedScope one{std::move(scope), {}};
     for (codec::Entry& entry : entries) {
       if (!excerpt.selection.fits(entry)) continue;
@@ -124,14 +124,14 @@ Result<std::string> why_lost(const Error& error) {
   return fail(error);
 }
 
-Result<void> write_batch(remote::Remote& remote, store::BlobStore& spool, TarWriter& tar,
+Result<void> write_batch(remote::Blobs& blobs, store::BlobStore& spool, TarWriter& tar,
                          const std::vector<Wanted>& batch, std::unordered_map<codec::Digest, std::string>& lost) {
   std::vector<codec::Digest> digests;
   digests.reserve(batch.size());
   for (const Wanted& one : batch) digests.push_back(one.digest);
   SpoolSink sink(spool, batch);
   Budget budget(Deadline::after(kFetchPatience), kAskPatience, std::chrono::steady_clock::now());
-  remote.fetch_within(digests, sink, budget);
+  blobs.fetch_within(digests, sink, budget);
   for (const Wanted& one : batch) {
     if (const auto error = sink.errors().find(one.digest); error != sink.errors().end()) {
       INDUCTORFS_TRY_ASSIGN(auto why, why_lost(error->second));
@@ -172,11 +172,11 @@ uint64_t Report::refusals() const {
   return count;
 }
 
-Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Excerpt& excerpt, int fd,
-                             const OnProgress& progress) {
+Result<Report> write_archive(remote::Blobs& blobs, remote::Index& index, store::BlobStore& spool,
+                             const Excerpt& excerpt, int fd, const OnProgress& progress) {
   Report report;
   INDUCTORFS_TRY(layout::check_selection(excerpt.selection));
-  INDUCTORFS_TRY_ASSIGN(const auto scopes, select(remote, excerpt, report));
+  INDUCTORFS_TRY_ASSIGN(const auto scopes, select(index, excerpt, report));
   if (scopes.empty() && report.refused.empty()) {
     return fail(ErrorCode::kInvalid, "the cluster has nothing of this selection: check --scope, --torch, --family, " +
                                          std::string("--pattern and --prefix"));
@@ -190,15 +190,15 @@ Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, co
   INDUCTORFS_TRY(tar.begin(kManifestName, manifest.size()));
   INDUCTORFS_TRY(tar.append(manifest));
   std::unordered_map<codec::Digest, std::string> lost;
-  const std::vector<Wanted> blobs = blobs_of(scopes);
-  for (size_t next = 0; next < blobs.size();) {
+  const std::vector<Wanted> wanted = blobs_of(scopes);
+  for (size_t next = 0; next < wanted.size();) {
     std::vector<Wanted> batch;
     uint64_t bytes = 0;
-    while (next < blobs.size() && batch.size() < kBatchBlobs && bytes < kBatchBytes) {
-      bytes += blobs[next].size;
-      batch.push_back(blobs[next++]);
+    while (next < wanted.size() && batch.size() < kBatchBlobs && bytes < kBatchBytes) {
+      bytes += wanted[next].size;
+      batch.push_back(wanted[next++]);
     }
-    INDUCTORFS_TRY(write_batch(remote, spool, tar, batch, lost));
+    INDUCTORFS_TRY(write_batch(blobs, spool, tar, batch, lost));
     report.blobs = next - lost.size();
     report.bytes += bytes;
     progress(report);

@@ -438,14 +438,14 @@ CatalogStatus CatalogImpl::status() const {
 
 }  // namespace
 
-Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, remote::Remote& remote,
-                                               store::BlobStore& store, ScopeAccepts scope_accepts,
-                                               Counters& counters) {
+Result<std::unique_ptr<Catalog>> Catalog::open(const CatalogOptions& options, remote::Blobs& blobs,
+                                               remote::Index& index, store::BlobStore& store,
+                                               ScopeAccepts scope_accepts, Counters& counters) {
   const uint64_t damaged_before = counters.get("catalog.damaged").get();
   auto database = open_or_renew(options.file, options.is_resumed, counters);
   if (!database) return fail(std::move(database).error());
   for (int looks = 1;; ++looks) {
-    auto parts = std::make_unique<Parts>(options, remote, store, scope_accepts, counters, std::move(*database));
+    auto parts = std::make_unique<Parts>(options, blobs, index, store, scope_accepts, counters, std::move(*database));
     auto positions = load(*parts);
     if (positions && parts->metrics.damaged.get() > damaged_before) {
       store.note_damage();

@@ -36,7 +36,7 @@ void Tail::follow(const std::vector<remote::ScopeId>& scopes) {
     state.version = wanted_version_ = following.version;
     if (following.scopes.empty()) state.synced = true;
   });
-  remote_->wake_waiters();
+  index_->wake_waiters();
 }
 
 void Tail::take_up_wanted() {

@@ -36,7 +36,7 @@ void Gatherer::gather(const Start& start) {
   const Activity activity("gathers the artefacts of a start");
   const auto blobs = blobs_of(start);
   if (blobs.empty()) return;
-  const auto report = remote_->gather(blobs, Deadline::after(kGatherPatience));
+  const auto report = blobs_->gather(blobs, Deadline::after(kGatherPatience));
   if (!report) {
     // They stay as they are, and the next list that is published has them gathered.
     log::write_limited(log::Level::kInfo, "catalog.not_gathered", {{"why", report.error().to_string()}});

@@ -8,12 +8,12 @@
 
 namespace inductorfs::catalog {
 
-/// Puts the small artefacts of a job's start into solid blocks of the cluster (remote::Remote::gather), when this host
+/// Puts the small artefacts of a job's start into solid blocks of the cluster (remote::Blobs::gather), when this host
 /// has published the start's list: what belongs together then takes less memory there, and a fresh node gets it with a
 /// few values. Confined to the catalog-sweep thread.
 class Gatherer {
  public:
-  explicit Gatherer(Parts& parts) : parts_(parts), remote_(parts.remote, [this] { return is_over(); }) {}
+  explicit Gatherer(Parts& parts) : parts_(parts), blobs_(parts.blobs.blobs_until([this] { return is_over(); })) {}
 
   /// A start list that was published.
   struct Start {
@@ -28,7 +28,7 @@ class Gatherer {
   [[nodiscard]] std::vector<codec::Digest> blobs_of(const Start& start) const;
 
   Parts& parts_;
-  CancellableRemote remote_;
+  const std::shared_ptr<remote::Blobs> blobs_;
 };
 
 }  // namespace inductorfs::catalog

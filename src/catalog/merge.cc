@@ -51,7 +51,7 @@ Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& dige
   }
   if (!from_cluster) return std::nullopt;
   MemorySink sink(digest);
-  remote_->fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
+  blobs_->fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
   if (sink.outcome()) return sink.take();
   const Error& error = sink.outcome().error();
   // A newer release's timings must not be put away by who cannot read them.

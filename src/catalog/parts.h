@@ -87,25 +87,13 @@ struct Durable {
   }
 };
 
-/// A remote whose calls end soon once `cancelled` says so. Immutable after construction.
-class CancellableRemote {
- public:
-  CancellableRemote(remote::Remote& remote, std::function<bool()> cancelled)
-      : own_(remote.cancellable(std::move(cancelled))), used_(own_ != nullptr ? *own_ : remote) {}
-  remote::Remote* operator->() const { return &used_; }
-  [[nodiscard]] remote::Remote& get() const { return used_; }
-
- private:
-  std::unique_ptr<remote::Remote> own_;
-  remote::Remote& used_;
-};
-
 struct Parts {
-  Parts(const CatalogOptions& given, remote::Remote& cluster, store::BlobStore& blobs, Catalog::ScopeAccepts accept,
-        Counters& counters, Database opened)
+  Parts(const CatalogOptions& given, remote::Blobs& of_cluster, remote::Index& entries, store::BlobStore& of_host,
+        Catalog::ScopeAccepts accept, Counters& counters, Database opened)
       : options(given),
-        remote(cluster),
-        store(blobs),
+        blobs(of_cluster),
+        index(entries),
+        store(of_host),
         accepts(std::move(accept)),
         metrics(counters),
         tree(given.scopes, given.entry_limit),
@@ -115,7 +103,8 @@ struct Parts {
   }
 
   const CatalogOptions options;
-  remote::Remote& remote;
+  remote::Blobs& blobs;
+  remote::Index& index;
   store::BlobStore& store;
   const Catalog::ScopeAccepts accepts;
   Metrics metrics;

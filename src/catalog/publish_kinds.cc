@@ -124,7 +124,7 @@ Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
   for (const auto& entry : group.entries) bytes += entry.size;
   StoreSource source(parts_.store, parts_.stopping);
   const auto patience = kPatience + Milliseconds(static_cast<Milliseconds::rep>(bytes / kSlowestLink));
-  auto outcome = remote_->publish(group, source, Deadline::after(patience));
+  auto outcome = index_->publish(group, source, Deadline::after(patience));
   if (outcome && *outcome == remote::PublishOutcome::kFull) sweeper_.want(group.scope);
   if (outcome) return Sent{*outcome, std::nullopt};
   if (!source.failure().empty()) {
@@ -251,7 +251,7 @@ Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, cons
     });
   }
   for (int step = 0; step < kLookSteps && !parts_.stopping; ++step) {
-    INDUCTORFS_TRY_ASSIGN(auto delta, remote_->read_changes(scope, position, Deadline::after(kPatience)));
+    INDUCTORFS_TRY_ASSIGN(auto delta, index_->read_changes(scope, position, Deadline::after(kPatience)));
     if (delta.reset) {
       for (auto& [path, entry] : now) entry.reset();
     }

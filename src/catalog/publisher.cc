@@ -325,13 +325,13 @@ void Publisher::renew_used(SteadyTime now) {
   if (now < renew_at_ || parts_.stopping) return;
   renew_at_ = now + parts_.options.renew_pause;
   const auto used = parts_.uses.take();
-  if (!used.empty() && remote_->renew(used, Deadline::after(kRenewPatience))) parts_.metrics.renewed.add(used.size());
+  if (!used.empty() && blobs_->renew(used, Deadline::after(kRenewPatience))) parts_.metrics.renewed.add(used.size());
 }
 
 void Publisher::report_lost(const std::vector<KnownEntry>& lost) {
   for (size_t i = 0; i < lost.size() && !parts_.stopping; ++i) {
     const auto& entry = lost[i].entry;
-    auto told = remote_->report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));
+    auto told = index_->report_lost(lost[i].scope, entry.path, entry.digest, Deadline::after(kLostPatience));
     fail_point("publish.lost_told");
     if (told) {
       parts_.metrics.lost_reported.add();

@@ -20,7 +20,8 @@ class Publisher {
  public:
   Publisher(Parts& parts, const Tail& tail, Sweeper& sweeper)
       : parts_(parts),
-        remote_(parts.remote, [this] { return parts_.stopping.load(); }),
+        blobs_(parts.blobs.blobs_until([this] { return parts_.stopping.load(); })),
+        index_(parts.index.index_until([this] { return parts_.stopping.load(); })),
         tail_(tail),
         sweeper_(sweeper) {}
 
@@ -111,7 +112,8 @@ class Publisher {
   [[nodiscard]] Result<std::optional<std::string>> bytes_of(const codec::Digest& digest, bool from_cluster);
 
   Parts& parts_;
-  CancellableRemote remote_;
+  const std::shared_ptr<remote::Blobs> blobs_;
+  const std::shared_ptr<remote::Index> index_;
   const Tail& tail_;
   Sweeper& sweeper_;
   Backoff backoff_;

@@ -65,7 +65,7 @@ void Sweeper::gather(Gatherer::Start start) {
 void Sweeper::sweep(const remote::ScopeId& scope, bool wanted) {
   if (parts_.stopping) return;
   const Activity activity("sweeps a scope");
-  auto report = remote_->sweep(scope, wanted, Deadline::after(kSweepPatience));
+  auto report = index_->sweep(scope, wanted, Deadline::after(kSweepPatience));
   if (!report || !report->ours) return;  // another mount does it, or this one next time
   log::write(log::Level::kInfo, "catalog.swept",
              {{"scope", scope},

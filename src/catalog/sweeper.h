@@ -10,13 +10,13 @@
 
 namespace inductorfs::catalog {
 
-/// Keeps house in the cluster: lets the indices of the followed scopes be swept (remote::Remote::sweep), for which
+/// Keeps house in the cluster: lets the indices of the followed scopes be swept (remote::Index::sweep), for which
 /// every mount asks at times and which the cluster lets one of them do, and what this host has published be gathered
 /// (Gatherer). Confined to the catalog-sweep thread, except want(), gather() and stop().
 class Sweeper {
  public:
   explicit Sweeper(Parts& parts)
-      : parts_(parts), remote_(parts.remote, [this] { return parts_.stopping.load(); }), gatherer_(parts) {}
+      : parts_(parts), index_(parts.index.index_until([this] { return parts_.stopping.load(); })), gatherer_(parts) {}
 
   /// Runs the catalog-sweep thread; returns when parts.stopping is set and stop() was called.
   void run();
@@ -36,7 +36,7 @@ class Sweeper {
   void sweep(const remote::ScopeId& scope, bool wanted);
 
   Parts& parts_;
-  CancellableRemote remote_;
+  const std::shared_ptr<remote::Index> index_;
   Gatherer gatherer_;
   Guarded<State> state_;
 };

@@ -42,7 +42,7 @@ void take_told(const remote::Delta& delta, std::set<std::string>& paths) {
 }  // namespace
 
 Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
-    : parts_(parts), remote_(parts.remote, [this] { return disturbed(); }) {
+    : parts_(parts), index_(parts.index.index_until([this] { return disturbed(); })) {
   for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
     Followed followed;
     followed.id = scope.id;
@@ -88,18 +88,18 @@ void Tail::run() {
 
 void Tail::stop() {
   state_.notify_with([](State& state) { state.stopping = true; });
-  remote_->wake_waiters();
+  index_->wake_waiters();
 }
 
 bool Tail::wait_synced(Deadline deadline) {
   return state_.wait_until(
              deadline.at(), [](const State& state) { return state.synced || state.stopping; },
              [](const State& state) { return state.synced; }) &&
-         parts_.remote.server_changes() == server_;
+         parts_.index.server_changes() == server_;
 }
 
 void Tail::take_up_server() {
-  const uint64_t now = parts_.remote.server_changes();
+  const uint64_t now = parts_.index.server_changes();
   if (now == server_) return;
   state_.with([](State& state) { state.synced = false; });
   note_loss();
@@ -114,7 +114,7 @@ void Tail::take_up_server() {
 
 uint64_t Tail::read_again() {
   const uint64_t ticket = state_.notify_with([](State& state) { return ++state.asked; });
-  remote_->wake_waiters();
+  index_->wake_waiters();
   return ticket;
 }
 
@@ -145,7 +145,7 @@ void Tail::note_read_back() {
 }
 
 uint64_t Tail::lost_tails() const {
-  return parts_.remote.server_changes() + state_.with([](const State& state) { return state.resets; });
+  return parts_.index.server_changes() + state_.with([](const State& state) { return state.resets; });
 }
 
 bool Tail::synced() const {
@@ -162,7 +162,7 @@ remote::Position Tail::position(ScopeIndex scope) const {
 void Tail::read_to_end(Followed& scope) {
   for (int step = 0; step < kStepsPerTurn && !disturbed(); ++step) {
     std::set<std::string> own = parts_.tree.read([&](const EntryTree& tree) { return tree.awaited_of(scope.index); });
-    auto delta = remote_->read_changes(scope.id, scope.position, Deadline::after(scope.patience));
+    auto delta = index_->read_changes(scope.id, scope.position, Deadline::after(scope.patience));
     if (!delta && disturbed()) return;  // not the cluster's fault
     if (!delta) return failed(scope, delta.error());
     succeeded(scope);
@@ -269,7 +269,7 @@ void Tail::rest() {
   if (followed.empty()) return pause_until(wake);
   const Milliseconds most = Deadline(wake).left();
   if (most.count() == 0) return;
-  const auto moved = remote_->wait_for_changes(followed, most, [this] { return disturbed() || is_asked(); });
+  const auto moved = index_->wait_for_changes(followed, most, [this] { return disturbed() || is_asked(); });
   for (auto& scope : followed_) {
     // Without an answer nothing is known of any of them, and a read tells how they are.
     scope.named = moved && std::ranges::find(*moved, scope.id) != moved->end();

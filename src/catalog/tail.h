@@ -97,7 +97,7 @@ class Tail {
   [[nodiscard]] Result<void> forget_beyond_limits();
   /// Says that something is more urgent than what the cluster has to say.
   [[nodiscard]] bool disturbed() const {
-    return parts_.stopping || wanted_version_ != version_ || parts_.remote.server_changes() != server_;
+    return parts_.stopping || wanted_version_ != version_ || parts_.index.server_changes() != server_;
   }
   [[nodiscard]] bool is_asked() const {
     return state_.with([this](const State& state) { return state.asked != asked_; });
@@ -154,12 +154,12 @@ class Tail {
   void tell_in_pieces(const std::vector<std::string>& paths);
 
   Parts& parts_;
-  CancellableRemote remote_;
+  const std::shared_ptr<remote::Index> index_;
   uint64_t asked_ = 0;                 ///< State::asked that was taken up; confined as followed_
   std::vector<Followed> followed_;     ///< confined to the catalog-tail thread
   std::atomic<uint64_t> version_ = 0;  ///< of `followed_`
   std::atomic<uint64_t> wanted_version_ = 0;
-  std::atomic<uint64_t> server_ = 0;  ///< Remote::server_changes() that were taken up
+  std::atomic<uint64_t> server_ = 0;  ///< Index::server_changes() that were taken up
   bool untidy_ = true;                ///< confined to the catalog-tail thread
   bool hurry_ = false;                ///< confined to the catalog-tail thread; true: no pause before the next wait
   Backoff wait_backoff_;

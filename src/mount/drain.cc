@@ -18,7 +18,7 @@ Result<void> publish_all(Layers& layers, Deadline deadline, const std::function<
     if (done || deadline.passed() || cancelled()) return done;
     if (done.error().code() == ErrorCode::kNoSpace || done.error().code() == ErrorCode::kBusy) return done;
     // Away: whatever is waited for will not come in a time that an end may take.
-    if (!layers.remote->health().reachable || layers.catalog->frozen()) return done;
+    if (!layers.remote.operators->health().reachable || layers.catalog->frozen()) return done;
   }
 }
 

@@ -102,8 +102,8 @@ Result<void> check_files(const config::Settings& settings, const remote::RemoteO
   return fail(std::move(right).error().with_context(shown));
 }
 
-Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& settings, const std::string& id,
-                                                    const TakeoverState& takeover, Layers& layers) {
+Result<remote::Remote> open_remote(const config::Settings& settings, const std::string& id,
+                                   const TakeoverState& takeover, Layers& layers) {
   if (settings.remote.empty()) return remote::make_local_remote();
   if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
   remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
@@ -118,7 +118,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
     };
   }
   const std::string shown = log::redact_url(settings.remote);
-  Result<std::unique_ptr<remote::Remote>> opened = remote::open_redis(options, layers.counters, layers.writes);
+  Result<remote::Remote> opened = remote::open_redis(options, layers.counters, layers.writes);
   // Jobs use a mount that is resumed: it goes on without the remote.
   if (!opened && takeover.resume) return remote::make_absent_remote(opened.error().what());
   if (!opened) return wrong_option(std::move(opened).error().with_context("remote " + shown));
@@ -126,7 +126,7 @@ Result<std::unique_ptr<remote::Remote>> open_remote(const config::Settings& sett
   if (const Result<void> found = check_files(settings, options); !found) {
     return is_passing(found.error()) ? fail(found.error()) : wrong_option(found.error());
   }
-  Result<remote::ServerFacts> facts = (*opened)->probe(Deadline::after(kProbePatience));
+  Result<remote::ServerFacts> facts = opened->operators->probe(Deadline::after(kProbePatience));
   if (!facts && is_wrong_server(facts.error())) {
     return wrong_option(std::move(facts).error().with_context("remote " + shown));
   }
@@ -148,7 +148,7 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
   // Heartbeat; what is never published needs no permission.
   options.awaits_permission = !settings.remote.empty() && options.keeps_local.empty();
   return catalog::Catalog::open(
-      options, *layers.remote, *layers.store,
+      options, *layers.remote.blobs, *layers.remote.index, *layers.store,
       [&host](const remote::ScopeId& scope, std::string_view path) { return host.accepts(scope, path); },
       layers.counters);
 }
@@ -213,7 +213,8 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, view_sources_of(layers.examiner))](
                            pid_t thread, std::string_view path) { return views->path_for(thread, path); };
   options.used = [&ledger = *layers.ledger](vfs::UseNotice&& notice) { ledger.note(std::move(notice)); };
-  return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote, layers.counters);
+  return vfs::FileSystem::open(options, *layers.host, *layers.catalog, *layers.store, *layers.remote.blobs,
+                               *layers.remote.leases, layers.counters);
 }
 
 /// The first facts. A mount whose examiner does not answer goes on without: its host watch asks again.

@@ -115,7 +115,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
               config::socket_name(settings.mountpoint)),
       store_watch_(settings_, *layers_),
       watch_(
-          *layers_->remote, layers_->writes, log::redact_url(settings.remote),
+          *layers_->remote.operators, layers_->writes, log::redact_url(settings.remote),
           [this] { return layers_->catalog->status().entries; },
           [secrets = layers_->secrets](const std::function<bool()>& cancelled) {
             return !secrets || secrets->renew(Deadline::after(kSecretPatience), cancelled);
@@ -282,7 +282,7 @@ void Service::start_threads() {
 }
 
 void Service::await_catalog() {
-  const bool answers = settings_.remote.empty() || layers_->remote->health().reachable;
+  const bool answers = settings_.remote.empty() || layers_->remote.operators->health().reachable;
   if (!answers) return;
   if (!layers_->catalog->wait_synced(Deadline::after(kSyncPatience))) {
     log::warning("mount.catalog_not_synced", {{"waited_ms", static_cast<int64_t>(kSyncPatience.count())}});
@@ -324,7 +324,7 @@ bool Service::announce_scopes() {
   for (const remote::ScopeInformation& scope : layers_->host->information()) {
     if (host_watch_.stopping()) return true;
     if (announced_.contains(scope.id)) continue;
-    const Result<void> told = layers_->remote->announce_scope(scope, Deadline::after(kAnnouncePatience));
+    const Result<void> told = layers_->remote.index->announce_scope(scope, Deadline::after(kAnnouncePatience));
     if (!told) {
       log::debug("mount.scope_not_announced", {{"scope", scope.id}, {"why", told.error().what()}});
       return false;
@@ -366,7 +366,7 @@ std::vector<std::string> Service::warnings() const {
   for (std::string warning :
        {settings_.no_worker_user, worker_tree_warning(settings_), worker_places_warning(), worker_filter_warning(),
         trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-        remote_warning(settings_, layers_->remote->health()), filter_warning()}) {
+        remote_warning(settings_, layers_->remote.operators->health()), filter_warning()}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;
@@ -389,7 +389,7 @@ Result<std::string> Service::explain(const std::string& path, const control::Pee
   Json nearest = Json::object();
   if (!explanation.scope_text.empty()) {
     const Result<std::vector<remote::ScopeInformation>> scopes =
-        layers_->remote->list_scopes(kNearestLimit, Deadline::after(kNearestPatience));
+        layers_->remote.index->list_scopes(kNearestLimit, Deadline::after(kNearestPatience));
     nearest = scopes ? host::nearest_report(explanation.scope_text, *scopes)
                      : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
   }
@@ -402,8 +402,10 @@ Result<std::string> Service::ask_cluster(const std::string& request, const std::
                 settings_.mountpoint + " has no --remote, so it belongs to no cluster; name a mount that has one");
   }
   INDUCTORFS_TRY_ASSIGN(const auto asked, cluster_request(Json::parse(request, nullptr, false)));
-  const auto answer = run_cluster_request(
-      *layers_->remote, asked, [&] { return cancelled() || stopping_.with([](bool stopping) { return stopping; }); });
+  const remote::Remote& remote = layers_->remote;
+  const auto answer = run_cluster_request(*remote.index, *remote.operators, asked, [&] {
+    return cancelled() || stopping_.with([](bool stopping) { return stopping; });
+  });
   return answer ? Result<std::string>(to_line(*answer)) : fail(unreached(settings_, answer.error()));
 }
 
@@ -444,7 +446,7 @@ Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>
     Result<void> done = store_watch_.answers();  // what follows may wait for the disk without a deadline
     if (done) done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
     // A server may go on acknowledging when another one has taken its place.
-    if (done) done = layers_->remote->confirm_server(deadline.earlier(kSyncSlice));
+    if (done) done = layers_->remote.index->confirm_server(deadline.earlier(kSyncSlice));
     // The same one may have come back with less.
     if (done && !std::exchange(has_asked, true)) ticket = layers_->catalog->read_again();
     if (done) done = layers_->catalog->wait_read_again(ticket, deadline.earlier(kSyncSlice));

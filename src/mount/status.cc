@@ -44,7 +44,7 @@ Json store_part(const StatusFacts& facts) {
 }
 
 Json remote_part(const StatusFacts& facts) {
-  const remote::Remote::Health health = facts.layers.remote->health();
+  const remote::Operators::Health health = facts.layers.remote.operators->health();
   const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
   Json part = {{"configured", !facts.settings.remote.empty()},
                {"address", facts.settings.remote.empty() ? std::string() : health.address},
@@ -164,7 +164,7 @@ std::string damage_warning(const StatusFacts& facts) {
 /// Empty while the server takes what is published, and while it is away: that is no refusal.
 std::string refusal_warning(const StatusFacts& facts) {
   const remote::WriteCondition::Refusal refusal = facts.layers.writes->refusal();
-  if (refusal.why.empty() || !facts.layers.remote->health().reachable) return {};
+  if (refusal.why.empty() || !facts.layers.remote.operators->health().reachable) return {};
   if (!why_nothing_is_published(facts.settings).empty()) return {};
   return "the server has refused what this mount publishes since " + config::utc(refusal.since) + ": " + refusal.why +
          "; what jobs write waits on this host and is published when the server takes it";

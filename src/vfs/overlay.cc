@@ -23,7 +23,7 @@ constexpr size_t kReportedPaths = 5;
 
 Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& options, const Host& host,
                                                      catalog::Catalog& catalog, store::BlobStore& store,
-                                                     remote::Remote& remote, Counters& counters) {
+                                                     remote::Blobs& blobs, remote::Leases& leases, Counters& counters) {
   auto tree = LocalTree::open(options.directory, options.owner_uid, options.owner_gid, options.root_mode,
                               {options.user_bytes, options.user_files});
   if (!tree) return fail(std::move(tree).error().with_context("view"));
@@ -32,7 +32,7 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
   if (!status) return fail(ErrorCode::kInternal, "view: no root directory in " + options.directory);
   auto root = std::make_shared<Node>(kRootNode, S_IFDIR, status->st_ino);
   auto overlay = std::make_unique<Overlay>(options, std::move(*tree), std::move(root),
-                                           Services{host, catalog, store, remote, counters});
+                                           Services{host, catalog, store, blobs, leases, counters});
   INDUCTORFS_TRY(overlay->begin());
   return std::unique_ptr<FileSystem>(std::move(overlay));
 }
@@ -47,7 +47,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
                fit_,      fetcher_,  starts_, prefetch_,       views_,    parcels_,  leases_, lookup_,   branches_,
                listings_, changes_,  marks_,  origin_,         refusals_, removal_,  sealer_, in_place_, sealing_,
                data_,     key_sets_, names_,  branch_removal_, renames_,  stale_,    places_},
-      fetcher_(remote_, store_, counters_,
+      fetcher_(cluster_blobs_, store_, counters_,
                {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
                   return fit_.check(entry, verified);
                 },

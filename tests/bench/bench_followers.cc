@@ -53,7 +53,7 @@ class Source final : public remote::BlobSource {
 
 std::string scope_name(int number) { return "scope" + std::to_string(number); }
 
-bool publish(remote::Remote& remote, int scope, int number) {
+bool publish(const remote::Remote& remote, int scope, int number) {
   Source source;
   remote::PublishGroup group;
   group.scope = scope_name(scope);
@@ -63,7 +63,7 @@ bool publish(remote::Remote& remote, int scope, int number) {
   entry.size = 1;
   entry.origin = "bench";
   group.entries = {entry};
-  return remote.publish(group, source, soon()).has_value();
+  return remote.index->publish(group, source, soon()).has_value();
 }
 
 /// One mount. Confined to its thread.
@@ -76,7 +76,7 @@ void follow(const remote::RemoteOptions& options, const std::atomic<bool>& stop,
   std::minstd_rand random{std::random_device{}()};
   const auto read = [&](const remote::ScopeId& scope) {
     while (!stop) {
-      auto delta = (*remote)->read_changes(scope, positions[scope], soon());
+      auto delta = remote->index->read_changes(scope, positions[scope], soon());
       if (!delta) continue;  // a thousand mounts at once on a small machine: late
       positions[scope] = delta->position;
       entries += static_cast<int>(delta->set.size());
@@ -87,7 +87,7 @@ void follow(const remote::RemoteOptions& options, const std::atomic<bool>& stop,
   ++ready;
   while (!stop) {
     const std::vector<std::pair<remote::ScopeId, remote::Position>> scopes(positions.begin(), positions.end());
-    const auto moved = (*remote)->wait_for_changes(scopes, kWaitMost, [&] { return stop.load(); });
+    const auto moved = remote->index->wait_for_changes(scopes, kWaitMost, [&] { return stop.load(); });
     if (!moved) continue;
     for (const auto& scope : *moved) read(scope);
     let_pass(kPollInterval + Milliseconds(static_cast<int>(random() % 600)));
@@ -110,7 +110,7 @@ int run(int mounts, int seconds, int publishes) {
   const auto asking = bench::connect_to(server.url());
   if (!writer) return 1;
   for (int i = 0; i < kScopes; ++i) {
-    if (!publish(**writer, i, 0)) return 1;
+    if (!publish(*writer, i, 0)) return 1;
   }
   std::atomic<bool> stop = false;
   std::atomic<int> ready = 0;
@@ -137,7 +137,7 @@ int run(int mounts, int seconds, int publishes) {
   since = now();
   const int had = entries;
   for (int i = 1; i <= publishes; ++i) {
-    if (!publish(**writer, 3, i)) return 1;
+    if (!publish(*writer, 3, i)) return 1;
     let_pass(kPollInterval * 2);
   }
   wait_for(entries, had + mounts * publishes);

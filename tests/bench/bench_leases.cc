@@ -75,7 +75,7 @@ class Mount {
  private:
   bool finds(const std::string& path) {
     for (bool at_head = known_.contains(path); !at_head;) {
-      auto delta = remote_->read_changes(kScope, position_, Deadline::after(kPatience));
+      auto delta = remote_.index->read_changes(kScope, position_, Deadline::after(kPatience));
       if (!delta) throw std::runtime_error(delta.error().to_string());
       for (const auto& entry : delta->set) known_.insert(entry.path);
       at_head = delta->at_head || delta->position == position_;
@@ -85,12 +85,12 @@ class Mount {
   }
   bool has_lease(const std::string& path) {
     const std::vector<remote::LeaseName> names = {{kScope, path}};
-    const auto leases = remote_->hold_leases(names, name_, kLifetime, Deadline::after(kPatience));
+    const auto leases = remote_.leases->hold_leases(names, name_, kLifetime, Deadline::after(kPatience));
     if (!leases) throw std::runtime_error(leases.error().to_string());
     return leases->front().is_ours;
   }
   void wait() {
-    const auto moved = remote_->wait_for_changes({{kScope, position_}}, kStep, [] { return false; });
+    const auto moved = remote_.index->wait_for_changes({{kScope, position_}}, kStep, [] { return false; });
     if (!moved) throw std::runtime_error(moved.error().to_string());
   }
   void compile(const std::string& path) {
@@ -107,7 +107,7 @@ class Mount {
     entry.origin = name_;
     group.entries.push_back(std::move(entry));
     for (;;) {
-      const auto outcome = remote_->publish(group, frames_, Deadline::after(kPatience));
+      const auto outcome = remote_.index->publish(group, frames_, Deadline::after(kPatience));
       if (!outcome) throw std::runtime_error(outcome.error().to_string());
       if (*outcome != remote::PublishOutcome::kClaimed) return;
       wait();
@@ -118,7 +118,7 @@ class Mount {
   std::atomic<uint64_t>& compiles_;
   Counters counters_;
   Frames frames_;
-  std::unique_ptr<remote::Remote> remote_;
+  remote::Remote remote_;
   remote::Position position_;
   std::set<std::string> known_;
 };

@@ -45,14 +45,14 @@ uint64_t start_ours(const remote::RemoteOptions& options, const remote::ScopeId&
   std::vector<codec::Digest> wanted;
   remote::Position position;
   for (bool at_head = false; !at_head;) {
-    auto delta = (*remote)->read_changes(scope, position, Deadline::after(kPatience));
+    auto delta = remote->index->read_changes(scope, position, Deadline::after(kPatience));
     if (!delta) throw std::runtime_error(delta.error().to_string());
     for (const auto& entry : delta->set) wanted.push_back(entry.digest);
     position = delta->position;
     at_head = delta->at_head;
   }
   CountingSink sink;
-  (*remote)->fetch(wanted, sink, Deadline::after(kPatience));
+  remote->blobs->fetch(wanted, sink, Deadline::after(kPatience));
   if (sink.failed != 0 || wanted.empty()) throw std::runtime_error("a mount did not get all blobs");
   return sink.got;
 }

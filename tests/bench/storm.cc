@@ -67,7 +67,7 @@ class Host {
     while (!queue.empty()) {
       std::vector<remote::PublishGroup> put_off;
       for (auto& group : queue) {
-        const auto outcome = remote_->publish(group, source_, Deadline::after(kPatience));
+        const auto outcome = remote_.index->publish(group, source_, Deadline::after(kPatience));
         if (!outcome) {
           ++failed;
         } else if (*outcome == remote::PublishOutcome::kClaimed) {
@@ -115,7 +115,7 @@ class Host {
   const int number_;
   Counters counters_;
   SeededSource source_;
-  std::unique_ptr<remote::Remote> remote_;
+  remote::Remote remote_;
   std::vector<remote::PublishGroup> groups_;
 };
 

@@ -11,15 +11,15 @@
 
 namespace inductorfs::catalog {
 
-/// Another remote, but for calls that are cancelled: `answers` waits until one may go on, or says that it may not. Safe
-/// for concurrent use.
-class CancellableFake final : public remote::ForwardingRemote {
+/// Another cluster, but for calls that are cancelled: `answers` waits until one may go on, or says that it may not.
+/// Safe for concurrent use.
+class CancellableFake final : public remote::ForwardingBlobs, public remote::ForwardingIndex {
  public:
-  CancellableFake(remote::Remote& inner, std::function<bool(Deadline)> answers)
-      : ForwardingRemote(inner), answers_(std::move(answers)) {}
+  CancellableFake(remote::Blobs& blobs, remote::Index& index, std::function<bool(Deadline)> answers)
+      : ForwardingBlobs(remote::lent(blobs)), ForwardingIndex(remote::lent(index)), answers_(std::move(answers)) {}
 
   void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
-    if (answers_(deadline)) return inner().fetch(digests, sink, deadline);
+    if (answers_(deadline)) return ForwardingBlobs::fetch(digests, sink, deadline);
     for (const auto& digest : digests) sink.done(digest, cancelled());
   }
   void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget& budget) override {
@@ -28,25 +28,25 @@ class CancellableFake final : public remote::ForwardingRemote {
   Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
                                          Deadline deadline) override {
     if (!answers_(deadline)) return cancelled();
-    return inner().publish(group, source, deadline);
+    return ForwardingIndex::publish(group, source, deadline);
   }
   Result<void> renew(std::span<const codec::Digest> digests, Deadline deadline) override {
     if (!answers_(deadline)) return cancelled();
-    return inner().renew(digests, deadline);
+    return ForwardingBlobs::renew(digests, deadline);
   }
   Result<remote::SweepReport> sweep(const remote::ScopeId& id, bool wanted, Deadline deadline) override {
     if (!answers_(deadline)) return cancelled();
-    return inner().sweep(id, wanted, deadline);
+    return ForwardingIndex::sweep(id, wanted, deadline);
   }
   Result<remote::Delta> read_changes(const remote::ScopeId& id, const remote::Position& from,
                                      Deadline deadline) override {
     if (!answers_(deadline)) return cancelled();
-    return inner().read_changes(id, from, deadline);
+    return ForwardingIndex::read_changes(id, from, deadline);
   }
   Result<void> report_lost(const remote::ScopeId& id, const std::string& path, const codec::Digest& digest,
                            Deadline deadline) override {
     if (!answers_(deadline)) return cancelled();
-    return inner().report_lost(id, path, digest, deadline);
+    return ForwardingIndex::report_lost(id, path, digest, deadline);
   }
 
  private:

@@ -51,7 +51,7 @@ class CatalogFixture : public ::testing::Test {
     return (scope == "bb") == path.starts_with("b/");
   }
   [[nodiscard]] Result<std::unique_ptr<Catalog>> try_open() {
-    return Catalog::open(options_, remote_, store_, accepts, counters_);
+    return Catalog::open(options_, remote_, remote_, store_, accepts, counters_);
   }
   Catalog& open() {
     catalog_.reset();

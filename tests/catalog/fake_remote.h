@@ -19,7 +19,7 @@
 namespace inductorfs::catalog {
 
 /// A cluster in memory whose failures a test writes down. Safe for concurrent use.
-class FakeRemote final : public remote::Remote {
+class FakeRemote final : public remote::Blobs, public remote::Index {
  public:
   using Scope = fake::Scope;
   using State = fake::State;
@@ -166,13 +166,11 @@ class FakeRemote final : public remote::Remote {
   }
 
   Result<void> announce_scope(const remote::ScopeInformation&, Deadline) override { return {}; }
-  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t, Deadline) override {
-    return std::vector<remote::ScopeInformation>();
-  }
-  Result<remote::ServerFacts> probe(Deadline) override { return remote::ServerFacts{}; }
-  Health health() const override { return {}; }
-  std::unique_ptr<remote::Remote> cancellable(std::function<bool()> cancelled) override {
-    return std::make_unique<CancellableFake>(*this, [this, cancelled = std::move(cancelled)](Deadline deadline) {
+  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t, Deadline) override { return {}; }
+  std::shared_ptr<remote::Blobs> blobs_until(std::function<bool()> over) override { return until(std::move(over)); }
+  std::shared_ptr<remote::Index> index_until(std::function<bool()> over) override { return until(std::move(over)); }
+  std::shared_ptr<CancellableFake> until(std::function<bool()> cancelled) {
+    return std::make_shared<CancellableFake>(*this, *this, [this, cancelled = std::move(cancelled)](Deadline deadline) {
       const auto answers = [](const State& now) { return !now.hanging; };
       while (!deadline.passed() && !cancelled()) {
         if (state.wait_until(deadline.earlier(Milliseconds(10)).at(), answers, answers)) return true;

@@ -286,7 +286,7 @@ TEST_F(FollowTest, WhatIsHiddenStaysSoInEveryScope) {
 TEST_F(FollowTest, WhatTheNewFactsRefusedOfAnOldScopeComesWhenTheyReturn) {
   std::atomic<bool> accepting = true;
   auto opened = Catalog::open(
-      options_, remote_, store_,
+      options_, remote_, remote_, store_,
       [&](const remote::ScopeId& scope, std::string_view path) { return accepting && accepts(scope, path); },
       counters_);
   ASSERT_TRUE(opened);

@@ -247,15 +247,15 @@ TEST_F(TailTest, DropsAndCountsWhatDoesNotBelongToTheScope) {
 }
 
 TEST_F(TailTest, OneScopeThatFailsDoesNotStopTheOthers) {
-  struct Picky final : remote::ForwardingRemote {
-    using ForwardingRemote::ForwardingRemote;
+  struct Picky final : remote::ForwardingIndex {
+    using ForwardingIndex::ForwardingIndex;
     Result<remote::Delta> read_changes(const remote::ScopeId& scope, const remote::Position& from,
                                        Deadline deadline) override {
       if (scope == "aa") return fail(ErrorCode::kTooLarge, "over the index limit");
       return inner().read_changes(scope, from, deadline);
     }
-  } picky(remote_);
-  auto catalog = Catalog::open(options_, picky, store_, accepts, counters_);
+  } picky(remote::lent<remote::Index>(remote_));
+  auto catalog = Catalog::open(options_, remote_, picky, store_, accepts, counters_);
   ASSERT_TRUE(catalog);
   (*catalog)->start({}, {});
   for (int i = 0; i < 3; ++i) {
@@ -342,9 +342,9 @@ TEST_F(TailTest, TellsASnapshotInOrderWhateverItCameIn) {
 }
 
 /// Its waiters ask whether they are cancelled only when they are woken. Safe for concurrent use.
-class SoundSleeper final : public remote::ForwardingRemote {
+class SoundSleeper final : public remote::ForwardingIndex {
  public:
-  explicit SoundSleeper(remote::Remote& inner) : ForwardingRemote(inner) {}
+  using ForwardingIndex::ForwardingIndex;
 
   Result<std::vector<remote::ScopeId>> wait_for_changes(
       const std::vector<std::pair<remote::ScopeId, remote::Position>>&, Milliseconds,
@@ -373,8 +373,8 @@ class SoundSleeper final : public remote::ForwardingRemote {
 };
 
 TEST_F(TailTest, WakesItsWaitWhenOtherScopesAreWantedAndAtTheEnd) {
-  SoundSleeper sleeper(remote_);
-  auto catalog = Catalog::open(options_, sleeper, store_, accepts, counters_);
+  SoundSleeper sleeper(remote::lent<remote::Index>(remote_));
+  auto catalog = Catalog::open(options_, remote_, sleeper, store_, accepts, counters_);
   ASSERT_TRUE(catalog);
   (*catalog)->start({}, {});
   ASSERT_TRUE(eventually([&] { return sleeper.waits() == 1; }));

@@ -13,6 +13,7 @@
 #include "inductorfs/remote/remote.h"
 #include "remote/client/slot_map.h"
 #include "remote/formats/piece.h"
+#include "remote/remote_fakes.h"
 #include "support/lacks.h"
 #include "support/redis_cluster.h"
 #include "support/redis_server.h"
@@ -26,14 +27,14 @@ using inductorfs::testing::RedisServer;
 class Cluster {
  public:
   virtual ~Cluster() = default;
-  virtual std::unique_ptr<Remote> open() = 0;
+  virtual Remote open() = 0;
   /// As a server under memory pressure does.
   virtual void evict(const codec::Digest& digest) = 0;
 };
 
 class InMemory final : public Cluster {
  public:
-  std::unique_ptr<Remote> open() override { return open_memory(cluster_); }
+  Remote open() override { return open_memory(cluster_); }
   void evict(const codec::Digest& digest) override { evict_blob(*cluster_, digest); }
 
  private:
@@ -42,7 +43,7 @@ class InMemory final : public Cluster {
 
 class OnRedis final : public Cluster {
  public:
-  std::unique_ptr<Remote> open() override {
+  Remote open() override {
     RemoteOptions options;
     options.url = server().url();
     options.prefix = prefix_;
@@ -76,7 +77,7 @@ class OnRedis final : public Cluster {
 
 class OnRedisCluster final : public Cluster {
  public:
-  std::unique_ptr<Remote> open() override {
+  Remote open() override {
     RemoteOptions options;
     options.url = servers().url();
     options.prefix = prefix_;
@@ -106,7 +107,7 @@ class OnRedisCluster final : public Cluster {
 /// A mount without --remote: its one handle is the whole cluster.
 class OnThisHost final : public Cluster {
  public:
-  std::unique_ptr<Remote> open() override { return remote::make_local_remote(); }
+  Remote open() override { return remote::make_local_remote(); }
   void evict(const codec::Digest&) override {}  // it has no blob
 };
 
@@ -143,8 +144,27 @@ class OverClusters : public ::testing::TestWithParam<Kind> {
   }
 
   std::unique_ptr<Cluster> cluster;
-  std::unique_ptr<Remote> remote;
-  std::unique_ptr<Remote> other;
+  Remote remote;
+  Remote other;
+};
+
+/// A host that publishes, and another one.
+class OverPublishers : public OverClusters {
+ protected:
+  PublishOutcome publish(const PublishGroup& group) {
+    auto outcome = remote.index->publish(group, source, soon());
+    EXPECT_TRUE(outcome) << outcome.error().to_string();
+    return outcome.value_or(PublishOutcome::kConflict);
+  }
+  codec::Entry entry(const std::string& path, const std::string& text) { return entry_of(path, source.add(text)); }
+  FakeSink fetch(std::vector<codec::Digest> digests) {
+    FakeSink sink;
+    other.blobs->fetch(digests, sink, soon());
+    return sink;
+  }
+
+  const ScopeId scope = "5c0be";
+  FakeSource source;
 };
 
 }  // namespace inductorfs::remote

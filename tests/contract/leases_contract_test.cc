@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases (remote/leases.h) over each Remote.
+// Leases (remote/leases.h) over each cluster.
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "clusters.h"
-#include "inductorfs/remote/remote.h"
-#include "remote/remote_fakes.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -25,55 +23,56 @@ bool eventually(const std::function<bool()>& condition) {
 
 class LeasesContract : public OverClusters {
  protected:
-  static Lease hold(Remote& by, const std::string& holder, const std::string& name, Milliseconds lifetime = kLong) {
+  static Lease hold(const Remote& by, const std::string& holder, const std::string& name,
+                    Milliseconds lifetime = kLong) {
     const std::vector<LeaseName> names = {{kScope, name}};
-    return by.hold_leases(names, holder, lifetime, soon()).value().at(0);
+    return by.leases->hold_leases(names, holder, lifetime, soon()).value().at(0);
   }
 };
 
 TEST_P(LeasesContract, OneHolderHasALeaseUntilItGivesItUp) {
-  const Lease first = hold(*remote, "one", "key");
+  const Lease first = hold(remote, "one", "key");
   EXPECT_TRUE(first.is_ours);
   EXPECT_EQ(first.holder, "one");
-  const Lease second = hold(*other, "two", "key");
+  const Lease second = hold(other, "two", "key");
   EXPECT_FALSE(second.is_ours);
   EXPECT_EQ(second.holder, "one");
-  EXPECT_TRUE(hold(*remote, "one", "key").is_ours) << "it is renewed";
-  EXPECT_FALSE(hold(*other, "two", "key", Milliseconds(0)).is_ours) << "another one's cannot be given up";
-  EXPECT_EQ(hold(*remote, "one", "key", Milliseconds(0)).holder, "");
-  EXPECT_TRUE(hold(*other, "two", "key").is_ours);
+  EXPECT_TRUE(hold(remote, "one", "key").is_ours) << "it is renewed";
+  EXPECT_FALSE(hold(other, "two", "key", Milliseconds(0)).is_ours) << "another one's cannot be given up";
+  EXPECT_EQ(hold(remote, "one", "key", Milliseconds(0)).holder, "");
+  EXPECT_TRUE(hold(other, "two", "key").is_ours);
 }
 
 TEST_P(LeasesContract, ALeaseEndsWithItsLifetime) {
-  EXPECT_TRUE(hold(*remote, "one", "key", Milliseconds(50)).is_ours);
-  EXPECT_TRUE(eventually([&] { return hold(*other, "two", "key").is_ours; }));
-  EXPECT_EQ(hold(*remote, "one", "key").holder, "two");
+  EXPECT_TRUE(hold(remote, "one", "key", Milliseconds(50)).is_ours);
+  EXPECT_TRUE(eventually([&] { return hold(other, "two", "key").is_ours; }));
+  EXPECT_EQ(hold(remote, "one", "key").holder, "two");
 }
 
 TEST_P(LeasesContract, ARenewalBeginsTheLifetimeAnew) {
-  EXPECT_TRUE(hold(*remote, "one", "key", Milliseconds(200)).is_ours);
-  EXPECT_TRUE(hold(*remote, "one", "key", kLong).is_ours);
+  EXPECT_TRUE(hold(remote, "one", "key", Milliseconds(200)).is_ours);
+  EXPECT_TRUE(hold(remote, "one", "key", kLong).is_ours);
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
   EXPECT_TRUE(eventually([&] { return std::chrono::steady_clock::now() > until; }));
-  EXPECT_FALSE(hold(*other, "two", "key").is_ours);
+  EXPECT_FALSE(hold(other, "two", "key").is_ours);
 }
 
 TEST_P(LeasesContract, ManyAreAskedForAtOnceInTheirOrder) {
-  ASSERT_TRUE(hold(*remote, "one", "b").is_ours);
+  ASSERT_TRUE(hold(remote, "one", "b").is_ours);
   const std::vector<LeaseName> names = {{kScope, "a"}, {kScope, "b"}, {kOtherScope, "b"}, {kScope, "a b\n"}};
-  const auto leases = other->hold_leases(names, "two", kLong, soon()).value();
+  const auto leases = other.leases->hold_leases(names, "two", kLong, soon()).value();
   ASSERT_EQ(leases.size(), 4U);
   EXPECT_TRUE(leases[0].is_ours);
   EXPECT_EQ(leases[1].holder, "one");
   EXPECT_TRUE(leases[2].is_ours) << "each scope has its own names";
   EXPECT_TRUE(leases[3].is_ours);
-  EXPECT_TRUE(other->hold_leases({}, "two", kLong, soon()).value().empty());
+  EXPECT_TRUE(other.leases->hold_leases({}, "two", kLong, soon()).value().empty());
 }
 
 TEST_P(LeasesContract, NamesHaveLimits) {
   const auto ask = [&](const std::string& holder, const LeaseName& name) {
     const std::vector<LeaseName> names = {name};
-    return remote->hold_leases(names, holder, kLong, soon());
+    return remote.leases->hold_leases(names, holder, kLong, soon());
   };
   EXPECT_TRUE(ask(std::string(kLeaseHolderLimit, 'h'), {kScope, std::string(kLeaseNameLimit, 'n')}));
   EXPECT_EQ(ask("", {kScope, "n"}).error().code(), ErrorCode::kInvalid);

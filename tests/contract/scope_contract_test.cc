@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The part of the index (remote/index.h) that a mount without a cluster has, too.
 #include <gtest/gtest.h>
 
 #include <optional>
 
 #include "clusters.h"
-#include "remote/remote_fakes.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class ScopeContract : public OverClusters {
  protected:
   std::vector<ScopeInformation> listed(size_t limit) {
-    auto scopes = remote->list_scopes(limit, soon());
+    auto scopes = remote.index->list_scopes(limit, soon());
     EXPECT_TRUE(scopes) << scopes.error().to_string();
     return scopes.value_or(std::vector<ScopeInformation>());
   }
@@ -22,9 +22,9 @@ class ScopeContract : public OverClusters {
 TEST_P(ScopeContract, NothingIsListedBeforeItWasAnnounced) { EXPECT_TRUE(listed(10).empty()); }
 
 TEST_P(ScopeContract, ListsWhatWasAnnouncedOnceEach) {
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(remote->announce_scope(information("a"), soon()));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(remote.index->announce_scope(information("a"), soon()));
   EXPECT_EQ(listed(10), std::vector<ScopeInformation>{information("a")});
-  ASSERT_TRUE(remote->announce_scope(information("b"), soon()));
+  ASSERT_TRUE(remote.index->announce_scope(information("b"), soon()));
   EXPECT_EQ(listed(10).size(), 2U);
   EXPECT_EQ(listed(1).size(), 1U);
   EXPECT_TRUE(listed(0).empty());
@@ -32,14 +32,14 @@ TEST_P(ScopeContract, ListsWhatWasAnnouncedOnceEach) {
 
 TEST_P(ScopeContract, MoreThanOnePageIsListed) {
   constexpr int kMany = 150;
-  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(remote->announce_scope(information(std::to_string(i)), soon()));
+  for (int i = 0; i < kMany; ++i) ASSERT_TRUE(remote.index->announce_scope(information(std::to_string(i)), soon()));
   EXPECT_EQ(listed(1'000).size(), static_cast<size_t>(kMany));
   EXPECT_EQ(listed(100).size(), 100U);
 }
 
 TEST_P(ScopeContract, TakesTheLongestTextAndRefusesWhatIsNone) {
   const auto code = [&](const ScopeInformation& scope) {
-    const auto announced = remote->announce_scope(scope, soon());
+    const auto announced = remote.index->announce_scope(scope, soon());
     return announced ? std::optional<ErrorCode>() : announced.error().code();
   };
   EXPECT_EQ(code(information(std::string(kScopeTextLimit, 'x'))), std::nullopt);

@@ -111,13 +111,13 @@ class Child {
 HostOptions options_of(const std::string& store, const std::string& redis_url, const std::shared_ptr<Fault>& fault) {
   HostOptions options;
   options.store = store;
-  options.wrap_remote = [redis_url, fault](const std::unique_ptr<remote::Remote>&) {
+  options.wrap_remote = [redis_url, fault](const remote::Remote&) {
     static Counters counters;
     remote::RemoteOptions given;
     given.url = redis_url;
     auto opened = remote::open_redis(given, counters);
     if (!opened) throw std::runtime_error(opened.error().to_string());
-    return std::make_unique<FaultyRemote>(std::move(*opened), fault);
+    return with_faults(std::move(*opened), fault);
   };
   return options;
 }

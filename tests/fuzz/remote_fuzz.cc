@@ -112,24 +112,24 @@ class Source final : public remote::BlobSource {
   }
 };
 
-void read_changes(remote::Remote& server, const remote::Position& from, inductorfs::Deadline deadline) {
-  const auto delta = server.read_changes(kScope, from, deadline);
+void read_changes(const remote::Remote& server, const remote::Position& from, inductorfs::Deadline deadline) {
+  const auto delta = server.index->read_changes(kScope, from, deadline);
   if (!delta) return;
   for (const codec::Entry& entry : delta->set) INDUCTORFS_CHECK(codec::is_clean_path(entry.path));
   for (const std::string& path : delta->removed) INDUCTORFS_CHECK(codec::is_clean_path(path));
 }
 
-void publish(remote::Remote& server, inductorfs::Deadline deadline) {
+void publish(const remote::Remote& server, inductorfs::Deadline deadline) {
   remote::PublishGroup group;
   group.scope = kScope;
   group.entries.emplace_back();
   group.entries.back().path = "ab/x";
   group.contest = remote::PublishGroup::Contest{"ab", 0};
   Source source;
-  (void)server.publish(group, source, deadline);  // any outcome
+  (void)server.index->publish(group, source, deadline);  // any outcome
 }
 
-void act(remote::Remote& server, uint8_t action) {
+void act(const remote::Remote& server, uint8_t action) {
   const auto deadline = inductorfs::Deadline::after(Milliseconds(2000));
   switch (action % 8) {
     case 0:
@@ -139,24 +139,24 @@ void act(remote::Remote& server, uint8_t action) {
     case 2: {
       const std::vector<codec::Digest> digests = {codec::digest_of("one"), codec::digest_of("two")};
       Sink sink;
-      server.fetch(digests, sink, deadline);
+      server.blobs->fetch(digests, sink, deadline);
       INDUCTORFS_CHECK(sink.count() == digests.size());
       return;
     }
     case 3: {
-      const auto scopes = server.list_scopes(16, deadline);
+      const auto scopes = server.index->list_scopes(16, deadline);
       INDUCTORFS_CHECK(!scopes || scopes->size() <= 16);
       return;
     }
     case 4:
-      (void)server.probe(deadline);  // any outcome
+      (void)server.operators->probe(deadline);  // any outcome
       return;
     case 5:
-      (void)server.report_lost(kScope, "ab/x", codec::digest_of("one"), deadline);  // any outcome
+      (void)server.index->report_lost(kScope, "ab/x", codec::digest_of("one"), deadline);  // any outcome
       return;
     case 6: {
       const std::vector<codec::Digest> digests = {codec::digest_of("one"), codec::digest_of("two")};
-      const auto report = server.gather(digests, deadline);
+      const auto report = server.blobs->gather(digests, deadline);
       INDUCTORFS_CHECK(!report || report->blobs <= digests.size());
       return;
     }
@@ -191,6 +191,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.index_limit = 1000;
   auto connected = remote::open_redis(options, counters);
   INDUCTORFS_CHECK(connected.has_value());
-  act(**connected, action);
+  act(*connected, action);
   return 0;
 }

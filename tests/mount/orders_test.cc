@@ -7,7 +7,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/mount/cluster_control.h"
-#include "inductorfs/remote/nodes.h"
+#include "inductorfs/remote/operators.h"
 #include "inductorfs/remote/remote.h"
 #include "remote/forwarding_remote.h"
 #include "support/temporary_directory.h"
@@ -115,16 +115,20 @@ class Freezing : public ::testing::Test {
   }
   void beat(const std::string& freeze, const std::string& id = "aa") {
     const config::Json record = config::Json::object({{"mountpoint", "/m"}, {"freeze", freeze}, {"frozen", true}});
-    ASSERT_TRUE(remote_->beat(id, config::to_line(record), Deadline::after(Milliseconds(1000))));
+    ASSERT_TRUE(remote_.operators->beat(id, config::to_line(record), Deadline::after(Milliseconds(1000))));
   }
-  void obey() { beat(parse_orders(remote_->read_orders(Deadline::after(Milliseconds(1000)))->text)->freeze.id); }
+  void obey() {
+    beat(parse_orders(remote_.operators->read_orders(Deadline::after(Milliseconds(1000)))->text)->freeze.id);
+  }
   /// Returns the nodes; `after` is called with the number of each round, and says whether that was the last.
   config::Json nodes(const std::function<bool(int)>& after) {
     int round = 0;
-    return run_cluster_request(*remote_, request_, [&] { return after(round++); }).value().at("nodes");
+    return run_cluster_request(*remote_.index, *remote_.operators, request_, [&] { return after(round++); })
+        .value()
+        .at("nodes");
   }
 
-  std::unique_ptr<remote::Remote> remote_ = remote::open_memory(remote::make_memory_cluster());
+  remote::Remote remote_ = remote::open_memory(remote::make_memory_cluster());
   ClusterRequest request_;
 };
 
@@ -144,7 +148,7 @@ TEST_F(Freezing, NamesAMountWhoseRecordHasGoneMeanwhile) {
   beat("an earlier one");
   beat("an earlier one", "bb");
   const auto found = nodes([&](int round) {
-    remote_->leave("aa", Deadline::after(Milliseconds(1000)));
+    remote_.operators->leave("aa", Deadline::after(Milliseconds(1000)));
     return round == 2;
   });
   ASSERT_EQ(found.size(), 2U);
@@ -157,22 +161,24 @@ TEST_F(Freezing, NamesAMountWhoseRecordHasGoneMeanwhile) {
 class Numbers : public ::testing::Test {
  protected:
   static Deadline soon() { return Deadline::after(Milliseconds(1000)); }
-  [[nodiscard]] Orders orders() { return parse_orders(remote_->read_orders(soon())->text).value_or(Orders{}); }
-  [[nodiscard]] int64_t ahead() { return remote_->read_orders(soon())->server_time + 23LL * 3600 * 1000; }
+  [[nodiscard]] Orders orders() {
+    return parse_orders(remote_.operators->read_orders(soon())->text).value_or(Orders{});
+  }
+  [[nodiscard]] int64_t ahead() { return remote_.operators->read_orders(soon())->server_time + 23LL * 3600 * 1000; }
   void order(ClusterRequest::Kind kind) {
     ClusterRequest request;
     request.kind = kind;
     request.dry_run = false;
-    ASSERT_TRUE(run_cluster_request(*remote_, request, [] { return true; }));
+    ASSERT_TRUE(run_cluster_request(*remote_.index, *remote_.operators, request, [] { return true; }));
   }
-  std::unique_ptr<remote::Remote> remote_ = remote::open_memory(remote::make_memory_cluster());
+  remote::Remote remote_ = remote::open_memory(remote::make_memory_cluster());
 };
 
 TEST_F(Numbers, OfALiftAreLargerThanThatOfTheFreeze) {
   const int64_t at = ahead();
   Orders frozen;
   frozen.freeze = {"aa", true, "", "", at};
-  ASSERT_TRUE(*remote_->replace_orders("", encode_orders(frozen), soon()));
+  ASSERT_TRUE(*remote_.operators->replace_orders("", encode_orders(frozen), soon()));
   order(ClusterRequest::Kind::kLift);
   EXPECT_GT(orders().freeze.at, at);
   order(ClusterRequest::Kind::kFreeze);
@@ -182,7 +188,7 @@ TEST_F(Numbers, OfALiftAreLargerThanThatOfTheFreeze) {
 TEST_F(Numbers, AreLargerThanWhatTheMountsHoldOfAServerThatHasLostItsOrders) {
   const int64_t at = ahead();
   const config::Json record = config::Json::object({{"freeze_at", at}, {"purged", at + 5}});
-  ASSERT_TRUE(remote_->beat("aa", config::to_line(record), soon()));
+  ASSERT_TRUE(remote_.operators->beat("aa", config::to_line(record), soon()));
   order(ClusterRequest::Kind::kLift);
   EXPECT_GT(orders().freeze.at, at);
   order(ClusterRequest::Kind::kPurge);
@@ -191,9 +197,10 @@ TEST_F(Numbers, AreLargerThanWhatTheMountsHoldOfAServerThatHasLostItsOrders) {
 }
 
 /// A cluster in which another server takes the place of the one that has done what was asked, once.
-class FailsOver final : public remote::ForwardingRemote {
+class FailsOver final : public remote::ForwardingIndex, public remote::ForwardingOperators {
  public:
-  using ForwardingRemote::ForwardingRemote;
+  explicit FailsOver(const remote::Remote& inner)
+      : ForwardingIndex(inner.index), ForwardingOperators(inner.operators) {}
   uint64_t server_changes() const override { return changes; }
   Result<void> confirm_server(Deadline) override {
     if (asked++ == 0) ++changes;
@@ -216,46 +223,46 @@ class FailsOver final : public remote::ForwardingRemote {
 };
 
 TEST_F(Numbers, APurgeBeginsAnewAtAnotherServer) {
-  FailsOver cluster(*remote_);
+  FailsOver cluster(remote_);
   ClusterRequest request;
   request.kind = ClusterRequest::Kind::kPurge;
   request.dry_run = false;
-  ASSERT_TRUE(run_cluster_request(cluster, request, [] { return false; }));
+  ASSERT_TRUE(run_cluster_request(cluster, cluster, request, [] { return false; }));
   EXPECT_EQ(cluster.asked, 2);
   EXPECT_EQ(orders().purges.size(), 2U) << "the first order may be lost";
   request.kind = ClusterRequest::Kind::kFreeze;
   cluster.asked = 0;
   const int64_t before = orders().freeze.at;
-  ASSERT_TRUE(run_cluster_request(cluster, request, [] { return false; }));
+  ASSERT_TRUE(run_cluster_request(cluster, cluster, request, [] { return false; }));
   EXPECT_EQ(cluster.asked, 2);
   EXPECT_GT(orders().freeze.at, before);
 }
 
 TEST_F(Numbers, OfAPurgeThatBeganAnewHoldForAllItsTries) {
-  FailsOver cluster(*remote_);
+  FailsOver cluster(remote_);
   cluster.entries = 5;
   cluster.others = 2;
   ClusterRequest request;
   request.kind = ClusterRequest::Kind::kPurge;
   request.dry_run = false;
-  const auto done = run_cluster_request(cluster, request, [] { return false; });
+  const auto done = run_cluster_request(cluster, cluster, request, [] { return false; });
   ASSERT_TRUE(done) << done.error().what();
   EXPECT_EQ(done->at("removed"), 5);
   EXPECT_EQ(done->at("selected"), 5);
   EXPECT_EQ(done->at("looked_at"), 7);
   EXPECT_EQ(done->at("unknown"), 2) << "those that stay are there at each try";
   EXPECT_EQ(done->at("began_anew"), 1);
-  const auto again = run_cluster_request(cluster, request, [] { return false; });
+  const auto again = run_cluster_request(cluster, cluster, request, [] { return false; });
   EXPECT_EQ(again->at("removed"), 0);
   EXPECT_FALSE(again->contains("began_anew"));
 }
 
 TEST_F(Numbers, ThatNoClockSaysAreNobodys) {
   const config::Json record = config::Json::object({{"freeze_at", INT64_MAX}, {"purged", UINT64_MAX}});
-  ASSERT_TRUE(remote_->beat("aa", config::to_line(record), soon()));
+  ASSERT_TRUE(remote_.operators->beat("aa", config::to_line(record), soon()));
   order(ClusterRequest::Kind::kLift);
   order(ClusterRequest::Kind::kPurge);
-  const int64_t most = remote_->read_orders(soon())->server_time + kMostAhead + 1;
+  const int64_t most = remote_.operators->read_orders(soon())->server_time + kMostAhead + 1;
   EXPECT_LE(orders().freeze.at, most);
   EXPECT_LE(orders().purges.front().id, most);
 }

@@ -33,7 +33,7 @@ class ClusterFixture : public ::testing::Test {
     options.prefix = test->name();
     remote = open();
   }
-  std::unique_ptr<Remote> open() {
+  Remote open() {
     auto opened = open_redis(options, counters);
     if (!opened) throw std::runtime_error(opened.error().to_string());
     return std::move(*opened);
@@ -51,7 +51,7 @@ class ClusterFixture : public ::testing::Test {
     }
   }
   Result<PublishOutcome> publish(const ScopeId& id, const std::string& path, const std::string& text) {
-    return remote->publish(group_of(id, {entry_of(path, source.add(text))}), source, soon());
+    return remote.index->publish(group_of(id, {entry_of(path, source.add(text))}), source, soon());
   }
   /// Blobs in the cluster, at least one for each master.
   std::vector<codec::Digest> publish_blobs(const ScopeId& id, int count) {
@@ -66,7 +66,7 @@ class ClusterFixture : public ::testing::Test {
   }
   std::optional<ErrorCode> fetch_error(const codec::Digest& digest) {
     FakeSink sink;
-    remote->fetch(std::span(&digest, 1), sink, soon());
+    remote.blobs->fetch(std::span(&digest, 1), sink, soon());
     return sink.error_of(digest);
   }
   [[nodiscard]] uint64_t count(const std::string& counter) { return counters.get(counter).get(); }
@@ -89,7 +89,7 @@ class ClusterFixture : public ::testing::Test {
   RedisCluster* servers = nullptr;
   RemoteOptions options;
   Counters counters;
-  std::unique_ptr<Remote> remote;
+  Remote remote;
   FakeSource source;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 /// Writes down which calls came, and answers each with something that no default answers. Needs external
 /// synchronisation.
-class Recorder final : public Remote {
+class Recorder final : public Blobs, public Index, public Operators {
  public:
   explicit Recorder(std::vector<std::string>& calls) : calls_(calls) {}
 
@@ -86,36 +86,34 @@ class Recorder final : public Remote {
   Health health() const override { return {true, "there", "an error"}; }
   uint64_t server_changes() const override { return 5; }
   Result<void> confirm_server(Deadline) override { return fail(ErrorCode::kTooLarge); }
-  std::unique_ptr<Remote> cancellable(std::function<bool()>) override { return std::make_unique<Recorder>(calls_); }
+  std::shared_ptr<Blobs> blobs_until(std::function<bool()>) override { return std::make_shared<Recorder>(calls_); }
+  std::shared_ptr<Index> index_until(std::function<bool()>) override { return std::make_shared<Recorder>(calls_); }
 
  private:
   std::vector<std::string>& calls_;
 };
 
-/// A decorator that changes nothing.
-class Plain final : public ForwardingRemote {
- public:
-  using ForwardingRemote::ForwardingRemote;
-};
-
 class ForwardingRemoteTest : public ::testing::Test {
  protected:
   std::vector<std::string> calls;
-  Plain plain{std::make_unique<Recorder>(calls)};
+  Recorder recorder{calls};
+  ForwardingBlobs blobs{lent(recorder)};
+  ForwardingIndex index{lent(recorder)};
+  ForwardingOperators operators{lent(recorder)};
   const codec::Digest digest = codec::digest_of("bytes");
 };
 
 TEST_F(ForwardingRemoteTest, PassesFetchesOnWithTheirBudget) {
   FakeSink by_deadline;
-  plain.fetch({&digest, 1}, by_deadline, soon());
+  blobs.fetch({&digest, 1}, by_deadline, soon());
   FakeSink by_budget;
   Budget budget(soon(), Milliseconds(1000), std::chrono::steady_clock::now());
-  plain.fetch_within({&digest, 1}, by_budget, budget);
+  blobs.fetch_within({&digest, 1}, by_budget, budget);
 
   EXPECT_EQ(calls, (std::vector<std::string>{"fetch", "fetch_within"}));
   EXPECT_EQ(by_deadline.error_of(digest), ErrorCode::kCorrupt);
   EXPECT_EQ(by_budget.error_of(digest), ErrorCode::kTooLarge);
-  EXPECT_TRUE(plain.resting());
+  EXPECT_TRUE(blobs.resting());
 }
 
 TEST_F(ForwardingRemoteTest, PassesOnWhatIsTold) {
@@ -123,29 +121,29 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatIsTold) {
   PublishGroup group;
   group.scope = "aa";
 
-  EXPECT_EQ(plain.publish(group, source, soon()).value(), PublishOutcome::kHeld);
-  EXPECT_EQ(plain.renew({&digest, 1}, soon()).error().code(), ErrorCode::kUnavailable);
-  EXPECT_EQ(plain.gather({&digest, 1}, soon())->blobs, 1U);
-  EXPECT_EQ(plain.report_lost("bb", "path", digest, soon()).error().code(), ErrorCode::kUnavailable);
-  EXPECT_EQ(plain.sweep("cc", true, soon())->looked_at, 7U);
-  EXPECT_EQ(plain.announce_scope({"dd", "family", "text"}, soon()).error().code(), ErrorCode::kNotPermitted);
-  plain.wake_waiters();
+  EXPECT_EQ(index.publish(group, source, soon()).value(), PublishOutcome::kHeld);
+  EXPECT_EQ(blobs.renew({&digest, 1}, soon()).error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(blobs.gather({&digest, 1}, soon())->blobs, 1U);
+  EXPECT_EQ(index.report_lost("bb", "path", digest, soon()).error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(index.sweep("cc", true, soon())->looked_at, 7U);
+  EXPECT_EQ(index.announce_scope({"dd", "family", "text"}, soon()).error().code(), ErrorCode::kNotPermitted);
+  index.wake_waiters();
   EXPECT_EQ(calls, (std::vector<std::string>{"publish aa", "renew 1", "gather 1", "report_lost bb path",
                                              "sweep cc wanted", "announce_scope dd", "wake_waiters"}));
 }
 
 TEST_F(ForwardingRemoteTest, PassesOnWhatAnOperatorAsks) {
-  EXPECT_EQ(plain.beat("aa", "record", soon())->orders, "orders");
-  plain.leave("aa", soon());
-  EXPECT_EQ(plain.list_nodes(4, soon())->size(), 4U);
-  EXPECT_EQ(plain.read_orders(soon())->server_time, 7);
-  EXPECT_TRUE(plain.replace_orders("x", "y", soon()).value());
-  EXPECT_EQ(plain
+  EXPECT_EQ(operators.beat("aa", "record", soon())->orders, "orders");
+  operators.leave("aa", soon());
+  EXPECT_EQ(operators.list_nodes(4, soon())->size(), 4U);
+  EXPECT_EQ(operators.read_orders(soon())->server_time, 7);
+  EXPECT_TRUE(operators.replace_orders("x", "y", soon()).value());
+  EXPECT_EQ(operators
                 .purge(
                     "bb", [](const auto&) { return true; }, true, soon())
                 ->looked_at,
             3U);
-  EXPECT_EQ(plain.remove_blob(digest, soon()).error().code(), ErrorCode::kBusy);
+  EXPECT_EQ(operators.remove_blob(digest, soon()).error().code(), ErrorCode::kBusy);
   EXPECT_EQ(calls, (std::vector<std::string>{"beat aa record", "leave aa", "replace_orders x y", "purge bb all dry",
                                              "remove_blob"}));
 }
@@ -153,26 +151,20 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatAnOperatorAsks) {
 TEST_F(ForwardingRemoteTest, PassesOnWhatIsAsked) {
   const Position position{3, "nonce"};
 
-  EXPECT_EQ(plain.read_changes("aa", position, soon())->position, position);
-  EXPECT_EQ(plain.wait_for_changes({{"bb", position}}, Milliseconds(1), [] { return true; }).value(),
+  EXPECT_EQ(index.read_changes("aa", position, soon())->position, position);
+  EXPECT_EQ(index.wait_for_changes({{"bb", position}}, Milliseconds(1), [] { return true; }).value(),
             std::vector<ScopeId>{"bb"});
   EXPECT_EQ(calls, (std::vector<std::string>{"read_changes aa", "wait_for_changes, cancelled"}));
-  EXPECT_EQ(plain.list_scopes(4, soon())->size(), 4U);
-  EXPECT_EQ(plain.probe(soon())->version, "7.9");
-  EXPECT_EQ(plain.health().address, "there");
-  EXPECT_EQ(plain.server_changes(), 5U);
-  EXPECT_EQ(plain.confirm_server(soon()).error().code(), ErrorCode::kTooLarge);
+  EXPECT_EQ(index.list_scopes(4, soon())->size(), 4U);
+  EXPECT_EQ(operators.probe(soon())->version, "7.9");
+  EXPECT_EQ(operators.health().address, "there");
+  EXPECT_EQ(index.server_changes(), 5U);
+  EXPECT_EQ(index.confirm_server(soon()).error().code(), ErrorCode::kTooLarge);
 }
 
 TEST_F(ForwardingRemoteTest, HandsOutNoHandleThatGoesPastItsOverrides) {
-  EXPECT_EQ(plain.cancellable([] { return false; }), nullptr);
-}
-
-TEST(ForwardingRemote, LeavesARemoteThatItDoesNotOwn) {
-  std::vector<std::string> calls;
-  Recorder recorder(calls);
-  { const Plain plain(recorder); }
-  EXPECT_TRUE(recorder.resting());
+  EXPECT_EQ(blobs.blobs_until([] { return false; }).get(), &blobs);
+  EXPECT_EQ(index.index_until([] { return false; }).get(), &index);
 }
 
 }  // namespace

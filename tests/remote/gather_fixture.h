@@ -38,9 +38,9 @@ inline std::string like_text(uint32_t number) {
 }
 
 /// What fetch() gives of these blobs; "error" and its code for those that it does not give.
-inline std::vector<std::string> fetched(Remote& remote, const std::vector<codec::Digest>& digests) {
+inline std::vector<std::string> fetched(const Remote& remote, const std::vector<codec::Digest>& digests) {
   FakeSink sink;
-  remote.fetch(digests, sink, soon());
+  remote.blobs->fetch(digests, sink, soon());
   std::vector<std::string> all;
   for (const codec::Digest& digest : digests) {
     if (const auto error = sink.error_of(digest)) {

@@ -42,17 +42,17 @@ class EndlessScan : public ::testing::Test {
 
   ScriptedServer server{answer};
   Counters counters;
-  std::unique_ptr<Remote> remote;
+  Remote remote;
 };
 
-TEST_F(EndlessScan, EndsAReadOfAScopeWithTheReason) { expect_told(remote->read_changes("5c0be", {}, soon())); }
+TEST_F(EndlessScan, EndsAReadOfAScopeWithTheReason) { expect_told(remote.index->read_changes("5c0be", {}, soon())); }
 
 TEST_F(EndlessScan, EndsAPurgeWithTheReason) {
-  expect_told(remote->purge(
+  expect_told(remote.operators->purge(
       "5c0be", [](const codec::Entry&) { return true; }, true, soon()));
 }
 
-TEST_F(EndlessScan, EndsASweepWithTheReason) { expect_told(remote->sweep("5c0be", true, soon())); }
+TEST_F(EndlessScan, EndsASweepWithTheReason) { expect_told(remote.index->sweep("5c0be", true, soon())); }
 
 TEST(ScanLimit, GrowsWithWhatTheHashHas) {
   ScanLimit small(10, 500);

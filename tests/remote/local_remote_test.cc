@@ -51,15 +51,15 @@ TEST(LocalRemote, KeepsEntriesButNoBytes) {
   CountingSource source;
   const remote::PublishGroup group = group_of("ab/x.py", "text");
 
-  ASSERT_TRUE(local->publish(group, source, Deadline::after(kPatience)).has_value());
+  ASSERT_TRUE(local.index->publish(group, source, Deadline::after(kPatience)).has_value());
 
   EXPECT_EQ(source.reads, 0);
-  const auto delta = local->read_changes(kScope, {}, Deadline::after(kPatience));
+  const auto delta = local.index->read_changes(kScope, {}, Deadline::after(kPatience));
   ASSERT_TRUE(delta.has_value());
   EXPECT_EQ(delta->set, std::deque(group.entries.begin(), group.entries.end()));
   RecordingSink sink;
   const codec::Digest digests[] = {group.entries[0].digest};
-  local->fetch(digests, sink, Deadline::after(kPatience));
+  local.blobs->fetch(digests, sink, Deadline::after(kPatience));
   ASSERT_EQ(sink.outcomes.size(), 1U);
   EXPECT_EQ(sink.outcomes[0].error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(sink.pieces, 0);
@@ -73,8 +73,10 @@ TEST(LocalRemote, DecidesContests) {
   remote::PublishGroup second = group_of("triton/@/K/b.cubin", "2");
   second.contest = first.contest;
 
-  EXPECT_EQ(local->publish(first, source, Deadline::after(kPatience)).value(), remote::PublishOutcome::kPublished);
-  EXPECT_EQ(local->publish(second, source, Deadline::after(kPatience)).value(), remote::PublishOutcome::kSuperseded);
+  EXPECT_EQ(local.index->publish(first, source, Deadline::after(kPatience)).value(),
+            remote::PublishOutcome::kPublished);
+  EXPECT_EQ(local.index->publish(second, source, Deadline::after(kPatience)).value(),
+            remote::PublishOutcome::kSuperseded);
 }
 
 TEST(LocalRemote, EndsAWaitAtOnceThatIsCancelledAndWoken) {
@@ -85,12 +87,12 @@ TEST(LocalRemote, EndsAWaitAtOnceThatIsCancelledAndWoken) {
     std::atomic<int> asked = 0;
     std::atomic<bool> over = false;
     std::jthread waiter([&] {
-      const auto moved = local->wait_for_changes({{kScope, {}}}, kPatience, [&] { return ++asked, over.load(); });
+      const auto moved = local.index->wait_for_changes({{kScope, {}}}, kPatience, [&] { return ++asked, over.load(); });
       EXPECT_TRUE(moved && moved->empty());
     });
     while (asked == 0) std::this_thread::yield();
     over = true;
-    local->wake_waiters();
+    local.index->wake_waiters();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kRounds * Milliseconds(50) * testing::kSlowness);
 }
@@ -100,26 +102,26 @@ TEST(LocalRemote, GoesOnWithAWaitThatIsWokenAndNotCancelled) {
   std::atomic<int> asked = 0;
   Result<std::vector<ScopeId>> moved;
   std::jthread waiter([&] {
-    moved = local->wait_for_changes({{kScope, {}}}, kPatience, [&] { return ++asked, false; });
+    moved = local.index->wait_for_changes({{kScope, {}}}, kPatience, [&] { return ++asked, false; });
   });
   while (asked == 0) std::this_thread::yield();
-  local->wake_waiters();
+  local.index->wake_waiters();
   while (asked == 1) std::this_thread::yield();
   CountingSource source;
-  ASSERT_TRUE(local->publish(group_of("ab/x.py", "text"), source, Deadline::after(kPatience)));
+  ASSERT_TRUE(local.index->publish(group_of("ab/x.py", "text"), source, Deadline::after(kPatience)));
   waiter.join();
   ASSERT_TRUE(moved);
   EXPECT_EQ(*moved, std::vector<ScopeId>{kScope});
 }
 
-TEST(LocalRemote, IsAlwaysThere) { EXPECT_TRUE(make_local_remote()->health().reachable); }
+TEST(LocalRemote, IsAlwaysThere) { EXPECT_TRUE(make_local_remote().operators->health().reachable); }
 
 TEST(LocalRemote, RemembersTheScopesOfThisHost) {
-  const std::unique_ptr<remote::Remote> remote = make_local_remote();
+  const remote::Remote remote = make_local_remote();
   const std::string text = "inductorfs-scope-v1\nfacet=torch\nv=1\n";
   const remote::ScopeInformation scope{codec::digest_of(text).to_hex(), "fxgraph", text};
-  ASSERT_TRUE(remote->announce_scope(scope, Deadline::after(kPatience)).has_value());
-  const auto listed = remote->list_scopes(10, Deadline::after(kPatience));
+  ASSERT_TRUE(remote.index->announce_scope(scope, Deadline::after(kPatience)).has_value());
+  const auto listed = remote.index->list_scopes(10, Deadline::after(kPatience));
   ASSERT_TRUE(listed.has_value());
   ASSERT_EQ(listed->size(), 1U);
   EXPECT_EQ(listed->front().text, text);

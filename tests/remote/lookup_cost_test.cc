@@ -44,32 +44,33 @@ struct Cost {
 
 class LookupCosts : public ::testing::Test {
  protected:
-  std::unique_ptr<Remote> open(const std::string& url, size_t connections = 4) {
+  Remote open(const std::string& url, size_t connections = 4) {
     RemoteOptions options;
     options.url = url;
     options.connections = connections;
     options.connect_patience = options.without_progress = Milliseconds(10000);
     auto remote = open_redis(options, counters);
     EXPECT_TRUE(remote) << remote.error().to_string();
-    return remote ? std::move(*remote) : nullptr;
+    return remote.value_or(Remote{});
   }
-  static Cost look_up(Remote& remote, size_t blobs = 1, Milliseconds patience = kPatience, Progress* common = nullptr) {
+  static Cost look_up(const Remote& remote, size_t blobs = 1, Milliseconds patience = kPatience,
+                      Progress* common = nullptr) {
     std::vector<codec::Digest> digests;
     for (size_t i = 0; i < blobs; ++i) digests.push_back(codec::digest_of("blob " + std::to_string(i)));
     Cost cost{};
     const auto start = std::chrono::steady_clock::now();
     Budget budget(Deadline::after(kTotal), patience, start, common);
-    remote.fetch_within(digests, cost.sink, budget);
+    remote.blobs->fetch_within(digests, cost.sink, budget);
     cost.took = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - start);
     return cost;
   }
-  void expect_one_patience(Remote& remote, const std::string& scenario, size_t blobs = 1) {
+  void expect_one_patience(const Remote& remote, const std::string& scenario, size_t blobs = 1) {
     const auto cost = look_up(remote, blobs);
     std::cout << "  cost of a lookup | " << scenario << " | " << cost.took.count() << " ms\n";
     EXPECT_GE(cost.took, kPatience - Milliseconds(5)) << scenario;
     EXPECT_LT(cost.took, kPatience + kSlack) << scenario << ": a lookup cost " << cost.took.count() << " ms";
     EXPECT_EQ(cost.sink.outcomes.size(), blobs) << scenario;
-    EXPECT_TRUE(remote.resting()) << scenario << ": the next lookup would wait as long";
+    EXPECT_TRUE(remote.blobs->resting()) << scenario << ": the next lookup would wait as long";
   }
 
   Counters counters;
@@ -126,7 +127,7 @@ TEST_F(LookupCosts, AreOnePatienceAtWhateverStepTheServerHangs) {
     const ScriptedServer server(step.script);
     const auto remote =
         open(step.scheme + std::string(step.credentials) + "127.0.0.1:" + std::to_string(server.port()));
-    expect_one_patience(*remote, step.name, step.blobs);
+    expect_one_patience(remote, step.name, step.blobs);
   }
 }
 
@@ -147,7 +148,7 @@ TEST_F(LookupCosts, AreOnePatienceWhenNothingAnswersTheConnect) {
     (void)::connect(queue.back().get(), generic, size);  // the first fill the queue, the others wait as ours will
   }
   const auto remote = open("redis://127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
-  expect_one_patience(*remote, "connect unanswered");
+  expect_one_patience(remote, "connect unanswered");
 }
 
 TEST_F(LookupCosts, AreOnePatienceWhenAnIdleConnectionHangs) {
@@ -159,8 +160,8 @@ TEST_F(LookupCosts, AreOnePatienceWhenAnIdleConnectionHangs) {
   });
   const auto remote = open(server.url());
   const codec::Digest digest = codec::digest_of("blob 0");
-  EXPECT_EQ(look_up(*remote).sink.error_of(digest), ErrorCode::kNotFound);
-  expect_one_patience(*remote, "idle connection hangs");
+  EXPECT_EQ(look_up(remote).sink.error_of(digest), ErrorCode::kNotFound);
+  expect_one_patience(remote, "idle connection hangs");
   EXPECT_EQ(server.accepted(), 1);
 }
 
@@ -176,8 +177,8 @@ TEST_F(LookupCosts, AreOnePatienceOverBothTriesTogether) {
   });
   const auto remote = open(server.url());
   const codec::Digest digest = codec::digest_of("blob 0");
-  EXPECT_EQ(look_up(*remote).sink.error_of(digest), ErrorCode::kNotFound);
-  expect_one_patience(*remote, "idle connection reset, the next one hangs");
+  EXPECT_EQ(look_up(remote).sink.error_of(digest), ErrorCode::kNotFound);
+  expect_one_patience(remote, "idle connection reset, the next one hangs");
   EXPECT_EQ(server.accepted(), 2);
 }
 
@@ -190,7 +191,7 @@ TEST_F(LookupCosts, AreOnePatienceWhenAllConnectionsHangInOthersHands) {
   std::array<Cost, 3> costs;
   Progress common;
   std::vector<std::jthread> threads;
-  for (Cost& cost : costs) threads.emplace_back([&] { cost = look_up(*remote, 1, kPatience, &common); });
+  for (Cost& cost : costs) threads.emplace_back([&] { cost = look_up(remote, 1, kPatience, &common); });
   threads.clear();
   for (const Cost& cost : costs) {
     std::cout << "  cost of a lookup | one connection for three lookups, and it hangs | " << cost.took.count()
@@ -206,10 +207,10 @@ TEST_F(LookupCosts, EndAtOnceForThoseWhomAGoneServerRefuses) {
     port = ScriptedServer([](ScriptedClient&) {}).port();
   }
   const auto remote = open("redis://127.0.0.1:" + std::to_string(port));
-  const auto cost = look_up(*remote);
+  const auto cost = look_up(remote);
   std::cout << "  cost of a lookup | refused | " << cost.took.count() << " ms\n";
   EXPECT_LT(cost.took, kPatience);
-  EXPECT_TRUE(remote->resting());
+  EXPECT_TRUE(remote.blobs->resting());
 }
 
 // Progress: 2 KiB every 100 ms, for longer than the patience.
@@ -226,10 +227,10 @@ TEST_F(LookupCosts, MayBeLongerWhileBytesArrive) {
     client.hang();
   });
   const auto remote = open(server.url());
-  const auto cost = look_up(*remote, 1, kShort);
+  const auto cost = look_up(remote, 1, kShort);
   EXPECT_EQ(cost.sink.error_of(codec::digest_of("blob 0")), std::nullopt);
   EXPECT_GT(cost.took, kShort) << "or the test shows nothing";
-  EXPECT_FALSE(remote->resting());
+  EXPECT_FALSE(remote.blobs->resting());
 }
 
 TEST_F(LookupCosts, MayBeLongerWhileTheBytesOfThoseBeforeArrive) {
@@ -247,9 +248,9 @@ TEST_F(LookupCosts, MayBeLongerWhileTheBytesOfThoseBeforeArrive) {
   });
   const auto remote = open(server.url(), 1);
   Progress common;
-  std::jthread before([&] { (void)look_up(*remote, 1, kShort, &common); });
+  std::jthread before([&] { (void)look_up(remote, 1, kShort, &common); });
   while (!begun) std::this_thread::yield();
-  const auto cost = look_up(*remote, 1, kShort, &common);
+  const auto cost = look_up(remote, 1, kShort, &common);
   EXPECT_EQ(cost.sink.error_of(codec::digest_of("blob 0")), std::nullopt);
   EXPECT_GT(cost.took, kShort) << "or it did not stand in line";
 }
@@ -276,8 +277,8 @@ TEST_F(LookupCosts, DoNotComeAgainBecauseSmallAnswersGetThrough) {
     well = 0;
     const Deadline end = Deadline::after(Milliseconds(3000));
     while (!end.passed()) {
-      if (remote->probe(soon())) ++well;
-      if (look_up(*remote).took >= kPatience / 2) ++waits;
+      if (remote.operators->probe(soon())) ++well;
+      if (look_up(remote).took >= kPatience / 2) ++waits;
     }
   }
   EXPECT_GE(well, 10) << "or nothing could have reset the rest";
@@ -293,11 +294,11 @@ TEST_F(LookupCosts, GarbageIsAnOutageAndNoFaultOfTheBlob) {
       client.send("HTTP/1.1 400 Bad Request\r\n\r\n");
       client.hang();
     });
-    EXPECT_EQ(look_up(*open(server.url())).sink.error_of(codec::digest_of("blob 0")), ErrorCode::kUnavailable)
+    EXPECT_EQ(look_up(open(server.url())).sink.error_of(codec::digest_of("blob 0")), ErrorCode::kUnavailable)
         << "kCorrupt would take the entry away from the whole cluster";
     FakeSource source;
     const auto outcome =
-        open(server.url())->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon());
+        open(server.url()).index->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon());
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().code(), ErrorCode::kUnavailable) << "kCorrupt would give the artefact up";
   }
@@ -315,10 +316,10 @@ TEST_F(LookupCosts, ProbesAreMadeByOneLookupAtATime) {
     }
   });
   const auto remote = open(server.url());
-  (void)look_up(*remote);
+  (void)look_up(remote);
   ASSERT_EQ(asked, 1);
   std::atomic<int> waited = 0;
-  while (remote->resting()) std::this_thread::yield();
+  while (remote.blobs->resting()) std::this_thread::yield();
   {
     constexpr int kHerd = 16;
     std::latch start(kHerd);
@@ -326,7 +327,7 @@ TEST_F(LookupCosts, ProbesAreMadeByOneLookupAtATime) {
     for (int i = 0; i < kHerd; ++i) {
       herd.emplace_back([&] {
         start.arrive_and_wait();
-        if (look_up(*remote).took >= kPatience / 2) ++waited;
+        if (look_up(remote).took >= kPatience / 2) ++waited;
       });
     }
   }
@@ -336,9 +337,9 @@ TEST_F(LookupCosts, ProbesAreMadeByOneLookupAtATime) {
   const codec::Digest digest = codec::digest_of("blob 0");
   const Deadline end = Deadline::after(Milliseconds(15000));
   bool answered = false;
-  while (!answered && !end.passed()) answered = look_up(*remote).sink.error_of(digest) == ErrorCode::kNotFound;
+  while (!answered && !end.passed()) answered = look_up(remote).sink.error_of(digest) == ErrorCode::kNotFound;
   EXPECT_TRUE(answered);
-  EXPECT_FALSE(remote->resting());
+  EXPECT_FALSE(remote.blobs->resting());
   EXPECT_EQ(counters.get("remote.breaker_open").get(), 0U);
 }
 

@@ -28,7 +28,7 @@ TEST_F(RedisBlobs, DamagedPiecesAreCorruptAndHurtNoOtherBlob) {
   const auto fetch_both = [&] {
     FakeSink sink;
     const std::vector<codec::Digest> digests = {large.digest, small.digest};
-    remote->fetch(digests, sink, soon());
+    remote.blobs->fetch(digests, sink, soon());
     EXPECT_EQ(sink.error_of(small.digest), std::nullopt);
     return sink.error_of(large.digest);
   };
@@ -65,7 +65,7 @@ TEST_F(RedisBlobs, PiecesOfANewerReleaseAreNeitherSentAgainNorSweptNorRenewed) {
   run({"DEL", key_of(large.digest, 1)});  // the newer release may call it by another name
   const uint64_t sent = count("remote.publish_blobs");
 
-  const auto swept = remote->sweep(scope, true, soon());
+  const auto swept = remote.index->sweep(scope, true, soon());
   publish({entry("other", source.frame(large.digest))});
 
   EXPECT_TRUE(run({"GET", key_of(large.digest)}).text == value);
@@ -103,11 +103,11 @@ TEST_F(RedisBlobs, NoValueIsLongerThanItsLimit) {
 TEST_F(RedisBlobs, ALostContestSendsNoBlob) {
   PublishGroup first = group_of(scope, {entry("k/1", "1")});
   first.contest = PublishGroup::Contest{"k", 0};
-  ASSERT_TRUE(remote->publish(first, source, soon()));
+  ASSERT_TRUE(remote.index->publish(first, source, soon()));
   const int reads = source.reads;
   PublishGroup second = group_of(scope, {entry("k/2", "2")});
   second.contest = first.contest;
-  const auto outcome = remote->publish(second, source, soon());
+  const auto outcome = remote.index->publish(second, source, soon());
   ASSERT_TRUE(outcome);
   EXPECT_EQ(*outcome, PublishOutcome::kSuperseded);
   EXPECT_EQ(source.reads, reads);
@@ -117,7 +117,7 @@ TEST_F(RedisBlobs, ALostContestSendsNoBlob) {
 TEST_F(RedisBlobs, WhatAnotherHostSendsIsNotSentUntilItsClaimIsOver) {
   const auto ours = entry("a", "bytes");
   run({"SET", keys.sending("a"), "another host/mount", "PX", "60000"});
-  const auto publish_it = [&] { return remote->publish(group_of(scope, {ours}), source, soon()); };
+  const auto publish_it = [&] { return remote.index->publish(group_of(scope, {ours}), source, soon()); };
   EXPECT_EQ(publish_it().value(), PublishOutcome::kClaimed);
   EXPECT_EQ(source.reads, 0);
   EXPECT_EQ(run({"EXISTS", keys.meta, keys.index, key_of(ours.digest)}).integer, 0);
@@ -133,16 +133,16 @@ TEST_F(RedisBlobs, AHostFindsItsOwnClaimAgainAndAFailedOneIsLetGo) {
   const auto unsent = entry_of("b", codec::digest_of("the source has it not"));
   run({"SET", keys.sending("a"), ours.origin, "PX", "60000"});
   publish({ours});
-  ASSERT_FALSE(remote->publish(group_of(scope, {unsent}), source, soon()));
+  ASSERT_FALSE(remote.index->publish(group_of(scope, {unsent}), source, soon()));
   EXPECT_EQ(run({"EXISTS", keys.sending("b")}).integer, 0);
 }
 
 TEST_F(RedisBlobs, ContestsLeaveNothingBehindWhenTheirGroupIsLost) {
   PublishGroup group = group_of(scope, {entry("k/1", "1")});
   group.contest = PublishGroup::Contest{"k", 0};
-  ASSERT_TRUE(remote->publish(group, source, soon()));
+  ASSERT_TRUE(remote.index->publish(group, source, soon()));
   EXPECT_EQ(run({"HGET", keys.counts, "k"}).text, "1");
-  ASSERT_TRUE(remote->report_lost(scope, "k/1", group.entries[0].digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "k/1", group.entries[0].digest, soon()));
   EXPECT_EQ(run({"EXISTS", keys.counts, keys.owners, keys.index}).integer, 0);
 }
 
@@ -150,16 +150,16 @@ TEST_F(RedisBlobs, AServerWithoutMemoryRefusesPublishesAtOnceAndStillAnswersRead
   const auto held = entry("held", test_bytes(1000, 1));
   publish({held});
   run({"CONFIG", "SET", "maxmemory", "1"});
-  const auto refused = remote->publish(group_of(scope, {entry("new", "bytes")}), source, soon());
+  const auto refused = remote.index->publish(group_of(scope, {entry("new", "bytes")}), source, soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
   EXPECT_NE(refused.error().what().find("OOM"), std::string::npos);
   EXPECT_EQ(fetch_error(held.digest, soon()), std::nullopt);
-  const auto again = remote->publish(group_of(scope, {entry("new", "bytes")}), source, soon());
+  const auto again = remote.index->publish(group_of(scope, {entry("new", "bytes")}), source, soon());
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(again.error().what().find("OOM"), std::string::npos) << "the second must not have gone to the server";
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   EXPECT_FALSE(follower.has("new"));
 }

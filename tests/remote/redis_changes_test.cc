@@ -12,13 +12,13 @@ using RedisChanges = RedisFixture;
 
 TEST_F(RedisChanges, ATrimmedLogLeadsToASnapshot) {
   for (int i = 0; i < 50; ++i) publish({entry("p" + std::to_string(i), "x")});
-  Follower early(*remote, scope);
+  Follower early(remote, scope);
   early.catch_up();
   const int before = early.resets;
   ASSERT_EQ(before, 1) << "a new reader";
   for (int i = 0; i < 10; ++i) publish({entry("q" + std::to_string(i), "x")});
   run({"XTRIM", keys.log, "MAXLEN", "3"});
-  Follower late(*remote, scope);
+  Follower late(remote, scope);
   early.catch_up();
   late.catch_up();
   EXPECT_EQ(early.resets, before + 1);
@@ -29,7 +29,7 @@ TEST_F(RedisChanges, ATrimmedLogLeadsToASnapshot) {
 
 TEST_F(RedisChanges, ALongTailIsReadInStepsWithoutASnapshot) {
   publish({entry("p", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   const int before = follower.resets;
   for (int i = 0; i < 100; ++i) publish({entry("q" + std::to_string(i), "x")});
@@ -46,7 +46,7 @@ TEST_F(RedisChanges, ASnapshotOfManyPagesIsWhole) {
     publish(std::move(entries));
   }
   run({"DEL", keys.log});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   EXPECT_EQ(follower.entries.size(), 6000U);
   EXPECT_EQ(follower.position.generation, 4U);
@@ -57,7 +57,7 @@ TEST_F(RedisChanges, ALostTailIsNoticedAlthoughTheGenerationIsTheSame) {
   publish({entry("kept", "x")});
   const auto meta = run({"HMGET", keys.meta, "gen", "nonce"});
   publish({entry("ghost", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   ASSERT_TRUE(follower.has("ghost"));
   run({"HSET", keys.meta, "gen", meta.items[0].text, "nonce", meta.items[1].text});
@@ -66,7 +66,7 @@ TEST_F(RedisChanges, ALostTailIsNoticedAlthoughTheGenerationIsTheSame) {
   run({"XSETID", keys.log, "1-0"});
   publish({entry("real", "x")});
   ASSERT_EQ(run({"HGET", keys.meta, "gen"}).text, "2");
-  EXPECT_TRUE(remote->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }));
+  EXPECT_TRUE(remote.index->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }));
   follower.catch_up();
   EXPECT_FALSE(follower.has("ghost"));
   EXPECT_TRUE(follower.has("real"));
@@ -75,7 +75,7 @@ TEST_F(RedisChanges, ALostTailIsNoticedAlthoughTheGenerationIsTheSame) {
 
 TEST_F(RedisChanges, AServerThatLostEverythingEmptiesItsFollowers) {
   publish({entry("a", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   run({"FLUSHALL"});
   follower.catch_up();
@@ -89,14 +89,14 @@ TEST_F(RedisChanges, AServerThatLostEverythingEmptiesItsFollowers) {
 TEST_F(RedisChanges, TheLogTellsTheHeadWhenMetaIsLost) {
   publish({entry("a", "x")});
   publish({entry("b", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   const Position head = follower.position;
   const int resets = follower.resets;
   run({"DEL", keys.meta});
   follower.catch_up();
   EXPECT_EQ(follower.entries.size(), 2U);
-  Follower fresh(*remote, scope);
+  Follower fresh(remote, scope);
   fresh.catch_up();
   EXPECT_EQ(fresh.entries.size(), 2U);
   EXPECT_EQ(fresh.position, head);
@@ -114,7 +114,7 @@ TEST_F(RedisChanges, TheLogTellsTheHeadWhenMetaIsLost) {
 TEST_F(RedisChanges, TheLogTellsTheHeadWhenTheGenerationIsDamaged) {
   publish({entry("a", "x")});
   publish({entry("b", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   const Position head = follower.position;
   const int resets = follower.resets;
@@ -123,7 +123,7 @@ TEST_F(RedisChanges, TheLogTellsTheHeadWhenTheGenerationIsDamaged) {
     run({"HSET", keys.meta, "gen", damaged});
     follower.catch_up();
     EXPECT_EQ(follower.entries.size(), next - 1) << damaged;
-    Follower fresh(*remote, scope);
+    Follower fresh(remote, scope);
     fresh.catch_up();
     EXPECT_EQ(fresh.entries.size(), next - 1) << damaged;
     publish({entry("more" + damaged, "x")});
@@ -139,14 +139,14 @@ TEST_F(RedisChanges, TheLogTellsTheHeadWhenTheGenerationIsDamaged) {
 TEST_F(RedisChanges, ADamagedCountRefusesNobody) {
   PublishGroup group = group_of(scope, {entry("k/a", "x")});
   group.contest = PublishGroup::Contest{"k", 1};
-  ASSERT_EQ(*remote->publish(group, source, soon()), PublishOutcome::kPublished);
+  ASSERT_EQ(*remote.index->publish(group, source, soon()), PublishOutcome::kPublished);
   for (const char* damaged : {"q", "-7", ""}) {
     run({"HSET", keys.counts, "k", damaged});
     const codec::Entry lost = *codec::decode_entry("k/a", run({"HGET", keys.index, "k/a"}).text);
-    const auto reported = remote->report_lost(scope, "k/a", lost.digest, soon());
+    const auto reported = remote.index->report_lost(scope, "k/a", lost.digest, soon());
     ASSERT_TRUE(reported) << reported.error().to_string();
     run({"HSET", keys.counts, "k", damaged});
-    const auto outcome = remote->publish(group, source, soon());
+    const auto outcome = remote.index->publish(group, source, soon());
     ASSERT_TRUE(outcome) << outcome.error().to_string();
     EXPECT_EQ(*outcome, PublishOutcome::kPublished) << damaged;
     EXPECT_EQ(run({"HGET", keys.counts, "k"}).text, "1");
@@ -155,7 +155,7 @@ TEST_F(RedisChanges, ADamagedCountRefusesNobody) {
 
 TEST_F(RedisChanges, RecordsOfANewerReleaseAreSkippedAndReadTheIndexAnewOnce) {
   publish({entry("old", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   const uint64_t resyncs = count("remote.resyncs");
   constexpr int kRecords = 20;
@@ -178,7 +178,7 @@ TEST_F(RedisChanges, RecordsOfANewerReleaseAreSkippedAndReadTheIndexAnewOnce) {
 
 TEST_F(RedisChanges, ANewReaderReadsTheIndexAtOnceWhereTheLogIsLong) {
   for (size_t i = 0; i <= kRecordsPerRead; ++i) publish({entry("f" + std::to_string(i), "x")});
-  const auto whole = remote->read_changes(scope, {}, soon());
+  const auto whole = remote.index->read_changes(scope, {}, soon());
   ASSERT_TRUE(whole);
   EXPECT_TRUE(whole->reset);
   EXPECT_TRUE(whole->at_head);
@@ -186,7 +186,7 @@ TEST_F(RedisChanges, ANewReaderReadsTheIndexAtOnceWhereTheLogIsLong) {
   // Who has begun goes on with the log.
   const Position before = whole->position;
   for (size_t i = 0; i <= kRecordsPerRead; ++i) publish({entry("g" + std::to_string(i), "x")});
-  const auto next = remote->read_changes(scope, before, soon());
+  const auto next = remote.index->read_changes(scope, before, soon());
   ASSERT_TRUE(next);
   EXPECT_FALSE(next->reset);
   EXPECT_FALSE(next->at_head);
@@ -195,7 +195,7 @@ TEST_F(RedisChanges, ANewReaderReadsTheIndexAtOnceWhereTheLogIsLong) {
 
 TEST_F(RedisChanges, AReaderThatMissedSomethingBeforeMetaWasLostCatchesUp) {
   publish({entry("a", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   publish({entry("b", "x")});
   publish({entry("c", "x")});
@@ -213,16 +213,16 @@ TEST_F(RedisChanges, AReaderThatMissedSomethingBeforeMetaWasLostCatchesUp) {
 TEST_F(RedisChanges, AnIndexAloneIsReadWholeAndPublishingGoesOn) {
   publish({entry("a", "x")});
   publish({entry("b", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
-  Follower away(*remote, scope);
+  Follower away(remote, scope);
   away.catch_up();
   for (const char* added : {"c", "d"}) {
     const size_t known = follower.entries.size();
     run({"DEL", keys.meta, keys.log});
     follower.catch_up();
     EXPECT_EQ(follower.entries.size(), known);
-    Follower fresh(*remote, scope);
+    Follower fresh(remote, scope);
     fresh.catch_up();
     EXPECT_EQ(fresh.entries.size(), known);
     EXPECT_EQ(fresh.position, follower.position);
@@ -232,7 +232,7 @@ TEST_F(RedisChanges, AnIndexAloneIsReadWholeAndPublishingGoesOn) {
       each->catch_up();
       EXPECT_EQ(each->entries.size(), known + 1);
     }
-    Follower late(*remote, scope);
+    Follower late(remote, scope);
     late.catch_up();
     EXPECT_EQ(late.entries.size(), known + 1) << "the first record is not the whole history";
   }
@@ -240,13 +240,13 @@ TEST_F(RedisChanges, AnIndexAloneIsReadWholeAndPublishingGoesOn) {
 
 TEST_F(RedisChanges, AnEmptyScopeIsReadByAUserThatMayNotAskForTheEndOfTheLog) {
   run({"ACL", "SETUSER", "default", "-xrevrange"});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   EXPECT_EQ(follower.position, Position{});
   publish({entry("a", "x")});
   follower.catch_up();
   run({"DEL", keys.meta});
-  const auto delta = remote->read_changes(scope, follower.position, soon());
+  const auto delta = remote.index->read_changes(scope, follower.position, soon());
   ASSERT_FALSE(delta) << "not a scope that is empty";
   EXPECT_EQ(delta.error().code(), ErrorCode::kNotPermitted);
   publish({entry("b", "x")});
@@ -256,7 +256,7 @@ TEST_F(RedisChanges, AnEmptyScopeIsReadByAUserThatMayNotAskForTheEndOfTheLog) {
 
 TEST_F(RedisChanges, ALogWithoutMetaAndIndexIsNoHistory) {
   publish({entry("a", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   run({"DEL", keys.meta, keys.index});
   follower.catch_up();
@@ -268,7 +268,7 @@ TEST_F(RedisChanges, ALogWithoutMetaAndIndexIsNoHistory) {
 TEST_F(RedisChanges, ALostTailIsNoticedAlthoughMetaIsLostToo) {
   publish({entry("kept", "x")});
   publish({entry("ghost", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   ASSERT_TRUE(follower.has("ghost"));
   run({"HDEL", keys.index, "ghost"});
@@ -286,7 +286,7 @@ TEST_F(RedisChanges, ALostTailIsNoticedAlthoughMetaIsLostToo) {
 
 TEST_F(RedisChanges, EntriesAndRecordsThatCannotBeReadAreSkippedAndCounted) {
   publish({entry("good", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   run({"HSET", keys.index, "bad", "no entry"});
   run({"HSET", keys.index, "../evil", run({"HGET", keys.index, "good"}).text});
@@ -301,26 +301,26 @@ TEST_F(RedisChanges, EntriesAndRecordsThatCannotBeReadAreSkippedAndCounted) {
 TEST_F(RedisChanges, ADamagedEntryIsRemovedAndGivesItsContestBack) {
   PublishGroup group = group_of(scope, {entry("damaged", "x"), entry("sound", "y")});
   group.contest = PublishGroup::Contest{"k", 0};
-  ASSERT_EQ(*remote->publish(group, source, soon()), PublishOutcome::kPublished);
+  ASSERT_EQ(*remote.index->publish(group, source, soon()), PublishOutcome::kPublished);
   std::string value = run({"HGET", keys.index, "damaged"}).text;
   value[45] ^= 1;  // of the time
   run({"HSET", keys.index, "damaged", value});
   value[0] = 3;
   run({"HSET", keys.index, "newer", value});
   run({"DEL", keys.log});
-  Follower reader(*remote, scope);
+  Follower reader(remote, scope);
   reader.catch_up();
   EXPECT_TRUE(reader.has("sound"));
   EXPECT_FALSE(reader.has("damaged") || reader.has("newer"));
   EXPECT_EQ(run({"HEXISTS", keys.index, "damaged"}).integer, 0);
   EXPECT_EQ(run({"HEXISTS", keys.index, "newer"}).integer, 1) << "another version's is not ours to remove";
   group.entries[0].mtime_ns += 1;
-  EXPECT_EQ(*remote->publish(group, source, soon()), PublishOutcome::kPublished);
+  EXPECT_EQ(*remote.index->publish(group, source, soon()), PublishOutcome::kPublished);
 }
 
 TEST_F(RedisChanges, AKeyOfAnotherTypeIsAnErrorNotACrash) {
   run({"SET", keys.meta, "text"});
-  const auto delta = remote->read_changes(scope, {}, soon());
+  const auto delta = remote.index->read_changes(scope, {}, soon());
   ASSERT_FALSE(delta);
   EXPECT_EQ(delta.error().code(), ErrorCode::kInternal);
 }
@@ -330,13 +330,13 @@ TEST_F(RedisChanges, AnIndexOverTheLimitIsNamedAndAFullOneTakesNothingNew) {
   reopen();
   publish({entry("a", "x"), entry("b", "x"), entry("c", "x")});
   publish({entry("a", "changed")});  // nothing new
-  const auto full = remote->publish(group_of(scope, {entry("d", "x")}), source, soon());
+  const auto full = remote.index->publish(group_of(scope, {entry("d", "x")}), source, soon());
   ASSERT_TRUE(full) << full.error().to_string();
   EXPECT_EQ(*full, PublishOutcome::kFull);
   EXPECT_EQ(run({"HEXISTS", keys.index, "d"}).integer, 0);
   options.index_limit = 2;
   reopen();
-  const auto delta = remote->read_changes(scope, {}, soon());
+  const auto delta = remote.index->read_changes(scope, {}, soon());
   ASSERT_FALSE(delta);
   EXPECT_EQ(delta.error().code(), ErrorCode::kTooLarge);
   EXPECT_NE(delta.error().what().find("index_limit"), std::string::npos);

@@ -33,13 +33,13 @@ class RedisClusterRemote : public ClusterFixture {
 TEST_F(RedisClusterRemote, SpreadsBlobsAndPiecesAndBringsThemBack) {
   std::vector<codec::Digest> digests = publish_blobs("scope", 60);
   digests.push_back(source.add(test_bytes(3 * kPieceBytes + 5, 1)));
-  ASSERT_TRUE(remote->publish(group_of("scope", {entry_of("large", digests.back())}), source, soon()));
+  ASSERT_TRUE(remote.index->publish(group_of("scope", {entry_of("large", digests.back())}), source, soon()));
   std::set<size_t> used;
   for (const auto& digest : digests) used.insert(servers->owner(slot_of_blob(digest)));
   EXPECT_EQ(used.size(), 3U);
 
   FakeSink sink;
-  remote->fetch(digests, sink, soon());
+  remote.blobs->fetch(digests, sink, soon());
   for (const auto& digest : digests) {
     EXPECT_EQ(sink.error_of(digest), std::nullopt);
     EXPECT_EQ(sink.frames[digest], source.frame(digest));
@@ -58,14 +58,14 @@ TEST_F(RedisClusterRemote, GathersFromAllShardsAndABlockThatMovesIsFound) {
     digests.push_back(framed.add(texts.back()));
     used.insert(servers->owner(slot_of_blob(digests.back())));
     ASSERT_TRUE(
-        remote->publish(group_of("scope", {entry_of("g" + std::to_string(i), digests.back())}), framed, soon()));
+        remote.index->publish(group_of("scope", {entry_of("g" + std::to_string(i), digests.back())}), framed, soon()));
   }
   ASSERT_EQ(used.size(), 3U);
-  const auto report = remote->gather(digests, soon());
+  const auto report = remote.blobs->gather(digests, soon());
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_EQ(report->blobs, 40U);
   EXPECT_LT(report->bytes_after * 4, report->bytes_before);
-  EXPECT_EQ(fetched(*remote, digests), texts);
+  EXPECT_EQ(fetched(remote, digests), texts);
   EXPECT_EQ(count("remote.fetch_blocks"), 1U);
 
   std::string all;
@@ -74,14 +74,14 @@ TEST_F(RedisClusterRemote, GathersFromAllShardsAndABlockThatMovesIsFound) {
   const size_t from = servers->owner(slot);
   servers->move(slot, (from + 1) % 3);
   const auto anew = open();
-  EXPECT_EQ(fetched(*anew, digests), texts);
+  EXPECT_EQ(fetched(anew, digests), texts);
   servers->move(slot, from);
 }
 
 TEST_F(RedisClusterRemote, FollowsAScopeThatHasMoved) {
   const ScopeId id = scope_at(0);
   ASSERT_TRUE(publish(id, "a", "1"));
-  Follower follower(*remote, id);
+  Follower follower(remote, id);
   follower.catch_up();
   servers->move(slot_of_scope(id), 1);
 
@@ -102,7 +102,7 @@ TEST_F(RedisClusterRemote, PurgesAllOfAScopeThatMovesMeanwhile) {
   for (uint64_t from = 0; from < kEntries; from += 500) {
     std::vector<codec::Entry> entries;
     for (uint64_t i = from; i < from + 500; ++i) entries.push_back(entry_of(std::to_string(i), source.add("bytes")));
-    ASSERT_TRUE(remote->publish(group_of(id, std::move(entries)), source, soon()));
+    ASSERT_TRUE(remote.index->publish(group_of(id, std::move(entries)), source, soon()));
   }
   for (const bool dry_run : {true, false}) {
     size_t asked = 0;
@@ -110,7 +110,7 @@ TEST_F(RedisClusterRemote, PurgesAllOfAScopeThatMovesMeanwhile) {
       if (++asked == 700) servers->move(slot_of_scope(id), dry_run ? 1 : 2);  // within the second page
       return true;
     };
-    const auto report = remote->purge(id, selects, dry_run, soon());
+    const auto report = remote.operators->purge(id, selects, dry_run, soon());
     ASSERT_TRUE(report) << report.error().to_string();
     EXPECT_EQ(report->selected, kEntries);
     EXPECT_EQ(report->looked_at, kEntries);
@@ -149,7 +149,7 @@ TEST_F(RedisClusterRemote, AScopeWhoseKeysAreInTwoServersIsPutOffAndNotBroken) {
   servers->end_move(slot, 0);
   outcome = publish(id, "b", "2");
   ASSERT_TRUE(outcome) << outcome.error().to_string();
-  Follower follower(*remote, id);
+  Follower follower(remote, id);
   follower.catch_up();
   EXPECT_EQ(follower.entries.size(), 2U);
 }
@@ -161,24 +161,24 @@ TEST_F(RedisClusterRemote, AWaiterIsWokenByTheServerThatHasTheScopeNow) {
   const ScopeId other = scope_at(1);
   ASSERT_TRUE(publish(id, "a", "1"));
   ASSERT_TRUE(publish(other, "a", "1"));
-  Follower follower(*remote, id);
-  Follower follower_of_other(*remote, other);
+  Follower follower(remote, id);
+  Follower follower_of_other(remote, other);
   for (const size_t at : {size_t{0}, size_t{1}, size_t{2}}) {
     if (at > 0) servers->move(slot_of_scope(id), at);
     follower.catch_up();
     follower_of_other.catch_up();
     Result<std::vector<ScopeId>> outcome;
     std::jthread waiter([&] {
-      outcome = remote->wait_for_changes({{id, follower.position}, {other, follower_of_other.position}},
-                                         Milliseconds(60'000), [] { return false; });
+      outcome = remote.index->wait_for_changes({{id, follower.position}, {other, follower_of_other.position}},
+                                               Milliseconds(60'000), [] { return false; });
     });
     const auto listens = [&] {
       return servers->at(at, {"PUBSUB", "SHARDNUMSUB", keys_of(id).meta}).items.at(1).integer == 1;
     };
     ASSERT_TRUE(comes_right(listens)) << at;
     const auto writer = open();
-    const auto published =
-        writer->publish(group_of(id, {entry_of("later " + std::to_string(at), source.add("later"))}), source, soon());
+    const auto published = writer.index->publish(
+        group_of(id, {entry_of("later " + std::to_string(at), source.add("later"))}), source, soon());
     ASSERT_TRUE(published) << published.error().to_string();
     const auto took = time_of([&] { waiter.join(); });
     EXPECT_LT(took, Milliseconds(10'000));
@@ -195,11 +195,12 @@ TEST_F(RedisClusterRemote, AWaiterThatMayNotListenLooks) {
   options.head_interval = Milliseconds(600'000);
   remote = open();
   ASSERT_TRUE(publish("scope", "a", "1"));
-  Follower follower(*remote, "scope");
+  Follower follower(remote, "scope");
   follower.catch_up();
   Result<std::vector<ScopeId>> outcome;
   std::jthread waiter([&] {
-    outcome = remote->wait_for_changes({{"scope", follower.position}}, Milliseconds(60'000), [] { return false; });
+    outcome =
+        remote.index->wait_for_changes({{"scope", follower.position}}, Milliseconds(60'000), [] { return false; });
   });
   ASSERT_TRUE(publish("scope", "b", "2"));
   EXPECT_LT(time_of([&] { waiter.join(); }), Milliseconds(10'000));
@@ -221,19 +222,20 @@ TEST_F(RedisClusterRemote, AReaderNeedsNoMoreRightsThanTheManualSays) {
   options.read_only = true;
   remote = open();
   for (const codec::Digest& digest : digests) EXPECT_EQ(fetch_error(digest), std::nullopt);
-  Follower follower(*remote, "scope");
+  Follower follower(remote, "scope");
   follower.catch_up();
   EXPECT_EQ(follower.entries.size(), digests.size());
   Result<std::vector<ScopeId>> outcome;
   std::jthread waiter([&] {
-    outcome = remote->wait_for_changes({{"scope", follower.position}}, Milliseconds(60'000), [] { return false; });
+    outcome =
+        remote.index->wait_for_changes({{"scope", follower.position}}, Milliseconds(60'000), [] { return false; });
   });
   ASSERT_TRUE(comes_right([&] {
     return servers->at_slot(slot_of_scope("scope"), {"PUBSUB", "SHARDNUMSUB", keys_of("scope").meta})
                .items.at(1)
                .integer == 1;
   }));
-  ASSERT_TRUE(writer->publish(group_of("scope", {entry_of("later", source.add("later"))}), source, soon()));
+  ASSERT_TRUE(writer.index->publish(group_of("scope", {entry_of("later", source.add("later"))}), source, soon()));
   waiter.join();
   EXPECT_TRUE(outcome);
   for (size_t node = 0; node < 3; ++node) {
@@ -253,9 +255,9 @@ TEST_F(RedisClusterRemote, AgreesInTheEndAlthoughSlotsMoveUnderLoad) {
   });
   std::jthread reader([&] {
     const auto mine = open();
-    Follower follower(*mine, id);
+    Follower follower(mine, id);
     while (!over) {
-      if (auto delta = mine->read_changes(id, follower.position, soon())) follower.position = delta->position;
+      if (auto delta = mine.index->read_changes(id, follower.position, soon())) follower.position = delta->position;
     }
   });
   constexpr int kEach = 150;
@@ -268,7 +270,7 @@ TEST_F(RedisClusterRemote, AgreesInTheEndAlthoughSlotsMoveUnderLoad) {
         const std::string text = std::to_string(p) + "/" + std::to_string(i);
         const auto group = group_of(id, {entry_of(text, own.add(text))});
         // What a mount's queue does with an error that passes.
-        EXPECT_TRUE(comes_right([&] { return mine->publish(group, own, soon()).has_value(); })) << text;
+        EXPECT_TRUE(comes_right([&] { return mine.index->publish(group, own, soon()).has_value(); })) << text;
       }
     });
   }
@@ -277,7 +279,7 @@ TEST_F(RedisClusterRemote, AgreesInTheEndAlthoughSlotsMoveUnderLoad) {
   over = true;
   mover.join();
   reader.join();
-  Follower follower(*remote, id);
+  Follower follower(remote, id);
   follower.catch_up();
   EXPECT_EQ(follower.entries.size(), 2U * kEach);
   EXPECT_EQ(follower.position.generation, 2U * kEach) << "each was published once";
@@ -286,9 +288,9 @@ TEST_F(RedisClusterRemote, AgreesInTheEndAlthoughSlotsMoveUnderLoad) {
 }
 
 TEST_F(RedisClusterRemote, ProbeNamesTheMasterThatAWarningIsAbout) {
-  ASSERT_TRUE(remote->probe(soon())->warnings.empty());
+  ASSERT_TRUE(remote.operators->probe(soon())->warnings.empty());
   servers->at(1, {"CONFIG", "SET", "maxmemory", "100mb"});
-  const auto facts = remote->probe(soon());
+  const auto facts = remote.operators->probe(soon());
   servers->at(1, {"CONFIG", "SET", "maxmemory", "0"});
   ASSERT_TRUE(facts);
   ASSERT_EQ(facts->warnings.size(), 1U);
@@ -298,7 +300,7 @@ TEST_F(RedisClusterRemote, ProbeNamesTheMasterThatAWarningIsAbout) {
 
 TEST_F(RedisClusterRemote, AServerOfAClusterThatIsNamedAloneSaysHowToNameIt) {
   options.url = servers->server(0).url();
-  const auto facts = open()->probe(soon());
+  const auto facts = open().operators->probe(soon());
   ASSERT_FALSE(facts);
   EXPECT_EQ(facts.error().code(), ErrorCode::kNotSupported);
   EXPECT_NE(facts.error().what().find("redis+cluster://"), std::string::npos) << facts.error().what();
@@ -306,7 +308,7 @@ TEST_F(RedisClusterRemote, AServerOfAClusterThatIsNamedAloneSaysHowToNameIt) {
   const uint16_t port = inductorfs::testing::free_port();
   inductorfs::testing::RedisServer single({.arguments = {"--port", std::to_string(port)}});
   options.url = "redis+cluster://127.0.0.1:" + std::to_string(port);
-  const auto none = open()->probe(soon());
+  const auto none = open().operators->probe(soon());
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code(), ErrorCode::kNotSupported);
   EXPECT_NE(none.error().what().find("write redis://"), std::string::npos) << none.error().what();
@@ -317,7 +319,7 @@ TEST_F(RedisClusterRemote, AFirstNodeThatIsDeadIsPassedBy) {
   options.url = "redis+cluster://" + dead + ",127.0.0.1:" + std::to_string(servers->port(2));
   remote = open();
   EXPECT_TRUE(publish("scope", "a", "1"));
-  EXPECT_TRUE(remote->health().reachable);
+  EXPECT_TRUE(remote.operators->health().reachable);
 }
 
 TEST(RedisClusterOverTls, GreetsEachNodeWithThePasswordAndChecksItsName) {
@@ -332,15 +334,15 @@ TEST(RedisClusterOverTls, GreetsEachNodeWithThePasswordAndChecksItsName) {
   FakeSource source;
   for (int i = 0; i < 20; ++i) {
     const std::string name = std::to_string(i);
-    const auto outcome = remote->publish(group_of("scope", {entry_of(name, source.add(name))}), source, soon());
+    const auto outcome = remote.index->publish(group_of("scope", {entry_of(name, source.add(name))}), source, soon());
     ASSERT_TRUE(outcome) << outcome.error().to_string();
   }
-  EXPECT_EQ(remote->health().address.find("hunter2"), std::string::npos);
+  EXPECT_EQ(remote.operators->health().address.find("hunter2"), std::string::npos);
 
   options.ca_file =
       inductorfs::testing::make_certificates(servers.server(0).directory(), "stranger", "IP:127.0.0.1").ca_file;
   remote = open_redis(options, counters).value();
-  const auto strangers = remote->probe(soon());
+  const auto strangers = remote.operators->probe(soon());
   ASSERT_FALSE(strangers);
   EXPECT_EQ(strangers.error().code(), ErrorCode::kNotPermitted) << strangers.error().what();
 }
@@ -376,11 +378,11 @@ TEST(HostileNode, SendsNobodyInCircles) {
     auto remote = open_redis(options, counters).value();
     const codec::Digest digest = codec::digest_of("x");
     FakeSink sink;
-    remote->fetch(std::span(&digest, 1), sink, soon());
+    remote.blobs->fetch(std::span(&digest, 1), sink, soon());
     EXPECT_NE(sink.error_of(digest), std::nullopt) << answer;
     EXPECT_NE(sink.error_of(digest), ErrorCode::kCorrupt) << "which says something of the blob: " << answer;
     EXPECT_LE(asked, 8) << answer;
-    EXPECT_FALSE(remote->read_changes("5c0be", {}, Deadline::after(Milliseconds(3000)))) << answer;
+    EXPECT_FALSE(remote.index->read_changes("5c0be", {}, Deadline::after(Milliseconds(3000)))) << answer;
   }
 }
 
@@ -392,8 +394,8 @@ TEST(HostileNode, ThatTellsNoMapIsSaid) {
     RemoteOptions options;
     options.url = "redis+cluster://127.0.0.1:" + std::to_string(node.port());
     auto remote = open_redis(options, counters).value();
-    EXPECT_FALSE(remote->probe(Deadline::after(Milliseconds(3000)))) << answer;
-    EXPECT_FALSE(remote->health().last_error.empty());
+    EXPECT_FALSE(remote.operators->probe(Deadline::after(Milliseconds(3000)))) << answer;
+    EXPECT_FALSE(remote.operators->health().last_error.empty());
   }
 }
 

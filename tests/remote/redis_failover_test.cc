@@ -41,7 +41,7 @@ class ShardLoss : public ClusterFixture {
     }
   }
   Result<void> wait_for(const ScopeId& id, const Position& position) {
-    const auto waited = remote->wait_for_changes({{id, position}}, Milliseconds(20'000), [] { return false; });
+    const auto waited = remote.index->wait_for_changes({{id, position}}, Milliseconds(20'000), [] { return false; });
     return waited ? Result<void>() : fail(waited.error());
   }
 
@@ -86,7 +86,8 @@ TEST_F(ShardLoss, AMasterThatIsKilledUnderLoadIsReplaced) {
   servers->server(0).start();
   servers->wait_until_whole();
   EXPECT_TRUE(publish(scope_at(promoted), "after", "the failover"));
-  EXPECT_TRUE(comes_right([&] { return remote->health().last_error.empty() || !fetch_error(digests_.front()); }));
+  EXPECT_TRUE(
+      comes_right([&] { return remote.operators->health().last_error.empty() || !fetch_error(digests_.front()); }));
 }
 
 TEST_F(ShardLoss, OfAShardWithoutAReplicaOnlyItsKeysAreMissed) {
@@ -94,7 +95,7 @@ TEST_F(ShardLoss, OfAShardWithoutAReplicaOnlyItsKeysAreMissed) {
   const ScopeId here = scope_at(1);
   const ScopeId there = scope_at(0);
   ASSERT_TRUE(publish(there, "a", "1"));
-  Follower follower(*remote, here);
+  Follower follower(remote, here);
   follower.catch_up();
   servers->server(0).kill();
 
@@ -107,26 +108,26 @@ TEST_F(ShardLoss, OfAShardWithoutAReplicaOnlyItsKeysAreMissed) {
   });
   EXPECT_LT(took, Milliseconds(4'000 * inductorfs::testing::kSlowness));
   FakeSink sink;
-  remote->fetch(digests_, sink, soon());
+  remote.blobs->fetch(digests_, sink, soon());
   for (const auto& [node, digests] : by_node_) {
     const auto expected = node == 0 ? std::optional(ErrorCode::kUnavailable) : std::nullopt;
     for (const codec::Digest& digest : digests) EXPECT_EQ(sink.error_of(digest), expected) << node;
   }
-  EXPECT_FALSE(remote->resting());
-  const auto health = remote->health();
+  EXPECT_FALSE(remote.blobs->resting());
+  const auto health = remote.operators->health();
   EXPECT_TRUE(health.reachable);
   EXPECT_NE(health.last_error.find(":" + std::to_string(servers->port(0))), std::string::npos) << health.last_error;
-  const auto facts = remote->probe(soon());
+  const auto facts = remote.operators->probe(soon());
   ASSERT_TRUE(facts) << facts.error().to_string();
   ASSERT_EQ(facts->warnings.size(), 1U);
   EXPECT_NE(facts->warnings[0].find("does not answer"), std::string::npos) << facts->warnings[0];
 
   // A scope of another shard goes on; the group of the dead one is put off, and nothing of a sweep is taken for gone.
-  EXPECT_FALSE(remote->read_changes(there, {}, soon()));
+  EXPECT_FALSE(remote.index->read_changes(there, {}, soon()));
   const auto refused = publish(there, "b", "2");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kInternal) << "this group waits, not the queue";
-  const auto swept = remote->sweep(here, true, soon());
+  const auto swept = remote.index->sweep(here, true, soon());
   ASSERT_TRUE(swept) << swept.error().to_string();
   EXPECT_TRUE(swept->ours);
   EXPECT_EQ(swept->gone, 0U);
@@ -146,7 +147,7 @@ TEST_F(ShardLoss, AShardThatHangsCostsOnePatience) {
   const auto first = time_of([&] {
     FakeSink sink;
     Budget budget(Deadline::after(Milliseconds(10'000)), kPatience, std::chrono::steady_clock::now());
-    remote->fetch_within(digests_, sink, budget);
+    remote.blobs->fetch_within(digests_, sink, budget);
     for (const auto& [node, digests] : by_node_) {
       for (const codec::Digest& digest : digests) EXPECT_EQ(sink.error_of(digest).has_value(), node == 2) << node;
     }

@@ -51,13 +51,13 @@ class RedisFixture : public ::testing::Test {
   }
   codec::Entry entry(const std::string& path, const std::string& text) { return entry_of(path, source.add(text)); }
   void publish(std::vector<codec::Entry> entries) {
-    const auto outcome = remote->publish(group_of(scope, std::move(entries)), source, soon());
+    const auto outcome = remote.index->publish(group_of(scope, std::move(entries)), source, soon());
     ASSERT_TRUE(outcome) << outcome.error().to_string();
     ASSERT_EQ(*outcome, PublishOutcome::kPublished);
   }
   std::optional<ErrorCode> fetch_error(const codec::Digest& digest, Deadline deadline) {
     FakeSink sink;
-    remote->fetch(std::span(&digest, 1), sink, deadline);
+    remote.blobs->fetch(std::span(&digest, 1), sink, deadline);
     return sink.error_of(digest);
   }
   /// As a newer release may write it: another version, and the digest elsewhere. Behind the version stand `bytes`,
@@ -80,7 +80,7 @@ class RedisFixture : public ::testing::Test {
   RemoteOptions options;
   Counters counters;
   std::unique_ptr<RedisServer> server;
-  std::unique_ptr<Remote> remote;
+  Remote remote;
   FakeSource source;
 };
 

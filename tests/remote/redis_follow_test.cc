@@ -55,8 +55,8 @@ class RedisFollow : public RedisFixture {
     Scopes scopes;
     for (int i = 0; i < 12; ++i) {
       const ScopeId id = "scope" + std::to_string(i);
-      EXPECT_TRUE(remote->publish(group_of(id, {entry("a", "x")}), source, soon()));
-      Follower follower(*remote, id);
+      EXPECT_TRUE(remote.index->publish(group_of(id, {entry("a", "x")}), source, soon()));
+      Follower follower(remote, id);
       follower.catch_up();
       scopes.emplace_back(id, follower.position);
     }
@@ -73,7 +73,7 @@ TEST_F(RedisFollow, AnIdleFollowerOfAllScopesAsksLessThanOnceASecond) {
   const Scopes scopes = twelve_scopes();
   std::atomic<bool> stop = false;
   std::jthread follower([&] {
-    while (!stop) (void)remote->wait_for_changes(scopes, Milliseconds(600), [&] { return stop.load(); });
+    while (!stop) (void)remote.index->wait_for_changes(scopes, Milliseconds(600), [&] { return stop.load(); });
   });
   ASSERT_TRUE(eventually([&] { return calls()["xread"] >= 2; }));
   const auto begin = calls();
@@ -90,10 +90,10 @@ TEST_F(RedisFollow, AnIdleFollowerOfAllScopesAsksLessThanOnceASecond) {
 
 TEST_F(RedisFollow, ANewFollowerAsksOnceForEachScopeThatHasNoHistory) {
   constexpr uint64_t kScopes = 12;
-  ASSERT_TRUE(remote->read_changes("first", {}, soon())) << "connects";
+  ASSERT_TRUE(remote.index->read_changes("first", {}, soon())) << "connects";
   const auto begin = calls();
   for (uint64_t i = 0; i < kScopes; ++i) {
-    const auto delta = remote->read_changes("empty" + std::to_string(i), {}, soon());
+    const auto delta = remote.index->read_changes("empty" + std::to_string(i), {}, soon());
     ASSERT_TRUE(delta);
     EXPECT_TRUE(delta->at_head);
     EXPECT_TRUE(delta->set.empty());
@@ -105,17 +105,18 @@ TEST_F(RedisFollow, ANewFollowerAsksOnceForEachScopeThatHasNoHistory) {
 
 TEST_F(RedisFollow, NewsOfOneScopeCostNothingForTheOthers) {
   Scopes scopes = twelve_scopes();
-  ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
+  ASSERT_TRUE(remote.index->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
   auto other = std::move(remote);
   reopen();
   constexpr uint64_t kNews = 20;
   const auto begin = calls();
   for (uint64_t i = 0; i < kNews; ++i) {
-    ASSERT_TRUE(remote->publish(group_of(scopes[3].first, {entry("f" + std::to_string(i), "x")}), source, soon()));
-    const auto moved = other->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
+    ASSERT_TRUE(
+        remote.index->publish(group_of(scopes[3].first, {entry("f" + std::to_string(i), "x")}), source, soon()));
+    const auto moved = other.index->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
     ASSERT_TRUE(moved);
     ASSERT_EQ(*moved, std::vector<ScopeId>{scopes[3].first});
-    const auto delta = other->read_changes(scopes[3].first, scopes[3].second, soon());
+    const auto delta = other.index->read_changes(scopes[3].first, scopes[3].second, soon());
     ASSERT_TRUE(delta);
     EXPECT_TRUE(delta->at_head) << "no second read to find that there is nothing more";
     scopes[3].second = delta->position;
@@ -134,7 +135,9 @@ TEST_F(RedisFollow, ScopesWithoutHistoryAreLookedAtTogether) {
   reopen();
   Scopes scopes;
   for (int i = 0; i < 12; ++i) scopes.emplace_back("empty" + std::to_string(i), Position{});
-  const auto wait = [&](Milliseconds most) { return remote->wait_for_changes(scopes, most, [] { return false; }); };
+  const auto wait = [&](Milliseconds most) {
+    return remote.index->wait_for_changes(scopes, most, [] { return false; });
+  };
   ASSERT_TRUE(wait(Milliseconds(200)));
   EXPECT_FALSE(calls().contains("hmget"));
   std::ranges::copy_n(twelve_scopes().begin(), 2, scopes.begin());
@@ -159,9 +162,9 @@ TEST_F(RedisFollow, AServerThatWasEmptiedIsNoticedAfterOneRest) {
   options.head_interval = Milliseconds(3'600'000);
   reopen();
   const Scopes scopes = twelve_scopes();
-  ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
+  ASSERT_TRUE(remote.index->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
   run({"FLUSHALL"});
-  const auto moved = remote->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
+  const auto moved = remote.index->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
   ASSERT_TRUE(moved);
   EXPECT_EQ(moved->size(), scopes.size());
 }
@@ -172,13 +175,13 @@ TEST_F(RedisFollow, ALogThatBeganAnewBelowIsNoticedAtTheNextLookAtTheHeads) {
   reopen();
   publish({entry("a", "x")});
   publish({entry("b", "x")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   const Scopes scopes = {{scope, follower.position}};
-  ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
+  ASSERT_TRUE(remote.index->wait_for_changes(scopes, Milliseconds(1000), [] { return false; }));
   run({"DEL", keys.meta, keys.index, keys.log});
   publish({entry("c", "x")});
-  const auto moved = remote->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
+  const auto moved = remote.index->wait_for_changes(scopes, Milliseconds(60'000), [] { return false; });
   ASSERT_TRUE(moved);
   EXPECT_EQ(*moved, std::vector<ScopeId>{scope});
 }
@@ -188,7 +191,9 @@ TEST_F(RedisFollow, AScopeThatLostItsMetaHasNotMovedAndCostsNoMoreThanBefore) {
   options.head_interval = Milliseconds(3'600'000);
   reopen();
   Scopes scopes = twelve_scopes();
-  const auto wait = [&](Milliseconds most) { return remote->wait_for_changes(scopes, most, [] { return false; }); };
+  const auto wait = [&](Milliseconds most) {
+    return remote.index->wait_for_changes(scopes, most, [] { return false; });
+  };
   ASSERT_TRUE(wait(Milliseconds(200)));
   const ScopeKeys first("ifs1", scopes[3].first);
   const ScopeKeys second("ifs1", scopes[5].first);
@@ -208,7 +213,7 @@ TEST_F(RedisFollow, AScopeThatLostItsMetaHasNotMovedAndCostsNoMoreThanBefore) {
   moved = wait(Milliseconds(60'000));
   ASSERT_TRUE(moved);
   EXPECT_EQ(*moved, std::vector<ScopeId>{scopes[5].first}) << "nothing names its history any more";
-  Follower follower(*remote, scopes[5].first);
+  Follower follower(remote, scopes[5].first);
   follower.catch_up();
   EXPECT_TRUE(follower.has("a"));
   scopes[5].second = follower.position;
@@ -225,11 +230,11 @@ TEST_F(RedisFollow, AScopeThatLostItsMetaHasNotMovedAndCostsNoMoreThanBefore) {
 
   for (const size_t place : {3U, 5U}) {
     auto& [id, position] = scopes[place];
-    ASSERT_TRUE(remote->publish(group_of(id, {entry("b", "x")}), source, soon()));
+    ASSERT_TRUE(remote.index->publish(group_of(id, {entry("b", "x")}), source, soon()));
     moved = wait(Milliseconds(60'000));
     ASSERT_TRUE(moved);
     EXPECT_EQ(*moved, std::vector<ScopeId>{id});
-    Follower reader(*remote, id);
+    Follower reader(remote, id);
     reader.catch_up();
     EXPECT_EQ(reader.entries.size(), 2U);
     position = reader.position;
@@ -253,14 +258,14 @@ TEST_F(RedisFollow, AnIdleMountKeepsThreeConnectionsAtMost) {
       busy.emplace_back([&, i] {
         for (int k = 0; k < 20; ++k) {
           (void)fetch_error(codec::digest_of("x"), soon());
-          (void)remote->read_changes(scopes[static_cast<size_t>(i)].first, {}, soon());
+          (void)remote.index->read_changes(scopes[static_cast<size_t>(i)].first, {}, soon());
         }
       });
     }
   }
   std::atomic<bool> stop = false;
   std::jthread follower([&] {
-    while (!stop) (void)remote->wait_for_changes(scopes, Milliseconds(600), [&] { return stop.load(); });
+    while (!stop) (void)remote.index->wait_for_changes(scopes, Milliseconds(600), [&] { return stop.load(); });
   });
   EXPECT_TRUE(eventually([&] { return connections() <= 3; })) << run({"CLIENT", "LIST"}).text;
   const uint64_t opened = count("remote.connections_opened");

@@ -29,11 +29,11 @@ class RedisGather : public RedisFixture {
   }
   /// Publishes a path with bytes of `framed`.
   void send(const std::string& path, const codec::Digest& digest) {
-    const auto outcome = remote->publish(group_of(scope, {entry_of(path, digest)}), framed, soon());
+    const auto outcome = remote.index->publish(group_of(scope, {entry_of(path, digest)}), framed, soon());
     ASSERT_TRUE(outcome) << outcome.error().to_string();
   }
   GatherReport gather() {
-    const auto report = remote->gather(digests, soon());
+    const auto report = remote.blobs->gather(digests, soon());
     EXPECT_TRUE(report) << report.error().to_string();
     return report.value_or(GatherReport{});
   }
@@ -72,14 +72,14 @@ TEST_F(RedisGather, BlobsTakeLessAndComeBackByteForByte) {
   EXPECT_EQ(report.bytes_before, static_cast<uint64_t>(before));
   EXPECT_EQ(report.bytes_after, static_cast<uint64_t>(stored()));
   EXPECT_LT(stored() * 4, before);
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 TEST_F(RedisGather, OneByOneTheyCostOneFetchOfTheirBlock) {
   put_like(20);
   gather();
   const uint64_t before = count("remote.fetch_bytes");
-  for (const codec::Digest& digest : digests) EXPECT_EQ(fetched(*remote, {digest}).front(), framed.raw(digest));
+  for (const codec::Digest& digest : digests) EXPECT_EQ(fetched(remote, {digest}).front(), framed.raw(digest));
   EXPECT_EQ(count("remote.fetch_blocks"), 1U);
   EXPECT_EQ(count("remote.fetch_blobs"), 20U);
   EXPECT_LT(count("remote.fetch_bytes") - before, static_cast<uint64_t>(stored()) + 1);
@@ -99,7 +99,7 @@ TEST_F(RedisGather, WhatIsNamedTwiceIsOneMember) {
   digests.insert(digests.end(), once.begin(), once.end());
   EXPECT_EQ(gather().blobs, 10U);
   digests = once;
-  EXPECT_EQ(fetched(*remote, once), texts());
+  EXPECT_EQ(fetched(remote, once), texts());
 }
 
 TEST_F(RedisGather, WhatHasNothingInCommonStaysAsItIs) {
@@ -107,7 +107,7 @@ TEST_F(RedisGather, WhatHasNothingInCommonStaysAsItIs) {
   const int64_t before = stored();
   EXPECT_EQ(gather().blocks, 0U);
   EXPECT_EQ(stored(), before);
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 TEST_F(RedisGather, ABlockHasItsLimitAndLargeBlobsStayOut) {
@@ -119,11 +119,11 @@ TEST_F(RedisGather, ABlockHasItsLimitAndLargeBlobsStayOut) {
   EXPECT_EQ(report.blocks, 3U);
   for (size_t i = 0; i < 8; ++i) EXPECT_LE(member(i).offset + member(i).size, codec::kSolidBlockLimit);
   FakeSink sink;
-  remote->fetch(digests, sink, soon());
+  remote.blobs->fetch(digests, sink, soon());
   EXPECT_EQ(codec::decode_frame(sink.frames[digests.back()], digests.back(), 2'000'000).value(),
             framed.raw(digests.back()));
   digests.pop_back();
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 TEST_F(RedisGather, AMemberWhoseBlockIsGoneIsGoneAndIsSentAgain) {
@@ -131,19 +131,19 @@ TEST_F(RedisGather, AMemberWhoseBlockIsGoneIsGoneAndIsSentAgain) {
   gather();
   run({"DEL", key_of(member(0).block)});
   begin_anew();
-  EXPECT_EQ(fetched(*remote, {digests[3]}).front(), error(ErrorCode::kNotFound));
+  EXPECT_EQ(fetched(remote, {digests[3]}).front(), error(ErrorCode::kNotFound));
   const int reads = framed.reads;
   send("again", digests[3]);
   EXPECT_EQ(framed.reads, reads + 1) << "a place without its block is no blob";
-  EXPECT_EQ(fetched(*remote, {digests[3]}).front(), framed.raw(digests[3]));
-  EXPECT_EQ(fetched(*remote, {digests[4]}).front(), error(ErrorCode::kNotFound));
+  EXPECT_EQ(fetched(remote, {digests[3]}).front(), framed.raw(digests[3]));
+  EXPECT_EQ(fetched(remote, {digests[4]}).front(), error(ErrorCode::kNotFound));
 }
 
 TEST_F(RedisGather, ASweepRemovesTheMembersOfABlockThatIsGone) {
   put_like(10);
   gather();
   run({"DEL", key_of(member(0).block)});
-  const auto swept = remote->sweep(scope, true, soon());
+  const auto swept = remote.index->sweep(scope, true, soon());
   ASSERT_TRUE(swept) << swept.error().to_string();
   EXPECT_EQ(swept->gone, 10U);
 }
@@ -165,7 +165,7 @@ TEST_F(RedisGather, ABlockIsRenewedWithAnyOfItsMembers) {
   EXPECT_GT(run({"TTL", block}).integer, 900);
   EXPECT_GT(run({"TTL", key_of(digests[2])}).integer, 900);
   run({"EXPIRE", block, "10"});
-  ASSERT_TRUE(remote->renew(std::vector{digests[2]}, soon()));
+  ASSERT_TRUE(remote.blobs->renew(std::vector{digests[2]}, soon()));
   EXPECT_GT(run({"TTL", block}).integer, 900) << "also when the member itself is fresh";
 }
 
@@ -180,22 +180,22 @@ TEST_F(RedisGather, ADamagedBlockIsCorruptForItsMembersOnly) {
   for (const std::string& value : {bad, good.substr(0, good.size() - 1), std::string("IFSP"), std::string("x")}) {
     run({"SET", block, value});
     begin_anew();
-    const auto got = fetched(*remote, digests);
+    const auto got = fetched(remote, digests);
     for (size_t i = 0; i < 10; ++i) EXPECT_EQ(got[i], error(ErrorCode::kCorrupt)) << value.size();
     EXPECT_EQ(got[10], "by itself");
   }
   run({"SET", block, good});
   begin_anew();
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 TEST_F(RedisGather, AReportedMemberIsSentByItself) {
   put_like(10);
   gather();
-  ASSERT_TRUE(remote->report_lost(scope, "blob/" + digests[3].to_hex(), digests[3], soon()));
-  EXPECT_EQ(fetched(*remote, {digests[3]}).front(), error(ErrorCode::kNotFound));
+  ASSERT_TRUE(remote.index->report_lost(scope, "blob/" + digests[3].to_hex(), digests[3], soon()));
+  EXPECT_EQ(fetched(remote, {digests[3]}).front(), error(ErrorCode::kNotFound));
   send("again", digests[3]);
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 TEST_F(RedisGather, ManyBlocksAreFetchedOnceEachWhereTheStartsOrderIsTheirs) {
@@ -207,7 +207,7 @@ TEST_F(RedisGather, ManyBlocksAreFetchedOnceEachWhereTheStartsOrderIsTheirs) {
   const uint64_t blocks = count("remote.gathered_blocks");
   std::vector<std::string> all;
   for (size_t at = 0; at < digests.size(); at += 16) {
-    for (auto& text : fetched(*remote, {digests.begin() + at, digests.begin() + std::min(at + 16, digests.size())})) {
+    for (auto& text : fetched(remote, {digests.begin() + at, digests.begin() + std::min(at + 16, digests.size())})) {
       all.push_back(std::move(text));
     }
   }
@@ -232,7 +232,7 @@ TEST_F(RedisGather, AMemberDoesNotWaitForALargeBlob) {
   } order;
   std::vector<codec::Digest> wanted = {large};
   wanted.insert(wanted.end(), digests.begin(), digests.end());
-  remote->fetch(wanted, order, soon());
+  remote.blobs->fetch(wanted, order, soon());
   ASSERT_EQ(order.digests.size(), 11U);
   EXPECT_EQ(order.digests.back(), large);
 }
@@ -254,7 +254,7 @@ TEST_F(RedisGather, ABlockOfManyPiecesIsNone) {
   const std::string block = key_of(member(0).block);
   run({"SET", block, PieceHead::of(3 * kPieceBytes).encode() + std::string(kPieceBytes, 'x')});
   begin_anew();
-  EXPECT_EQ(fetched(*remote, {digests[1]}).front(), error(ErrorCode::kCorrupt));
+  EXPECT_EQ(fetched(remote, {digests[1]}).front(), error(ErrorCode::kCorrupt));
 }
 
 TEST_F(RedisGather, PlacesThatLieAreCorrupt) {
@@ -272,7 +272,7 @@ TEST_F(RedisGather, PlacesThatLieAreCorrupt) {
   lie = member(8);
   lie.block = codec::digest_of("nothing");
   put_member(8, lie);
-  const auto got = fetched(*remote, digests);
+  const auto got = fetched(remote, digests);
   EXPECT_EQ(got[2], framed.raw(digests[2]));
   EXPECT_EQ(got[3], error(ErrorCode::kCorrupt));
   EXPECT_EQ(got[4], error(ErrorCode::kCorrupt));
@@ -286,7 +286,7 @@ TEST_F(RedisGather, ABlobOverTheLimitOfABlockIsNoBlock) {
   put({std::string(codec::kSolidBlockLimit + 1, 'x')});
   codec::MemberFrame lie{digests[0], 10, digests[10], 0};
   put_member(0, lie);
-  EXPECT_EQ(fetched(*remote, {digests[0]}).front(), error(ErrorCode::kCorrupt));
+  EXPECT_EQ(fetched(remote, {digests[0]}).front(), error(ErrorCode::kCorrupt));
 }
 
 TEST_F(RedisGather, AnothersBytesAreGivenUnderTheDigestThatTheyHaveNot) {
@@ -296,7 +296,7 @@ TEST_F(RedisGather, AnothersBytesAreGivenUnderTheDigestThatTheyHaveNot) {
   lie.offset = member(4).offset;
   put_member(3, lie);
   FakeSink sink;
-  remote->fetch({&digests[3], 1}, sink, soon());
+  remote.blobs->fetch({&digests[3], 1}, sink, soon());
   const auto raw = codec::decode_frame(sink.frames[digests[3]], digests[3], codec::kSolidBlockLimit);
   ASSERT_FALSE(raw) << "whoever takes the frame finds out";
   EXPECT_EQ(raw.error().code(), ErrorCode::kCorrupt);
@@ -318,26 +318,26 @@ TEST_F(RedisGather, AMemberThatIsRemovedLeavesNoByteOfItsOwn) {
   put_like(10);
   gather();
   const std::string block = key_of(member(0).block);
-  ASSERT_TRUE(remote->remove_blob(digests[3], soon()));
+  ASSERT_TRUE(remote.operators->remove_blob(digests[3], soon()));
   EXPECT_EQ(run({"EXISTS", block, key_of(digests[3])}).integer, 0);
   begin_anew();
-  EXPECT_EQ(fetched(*remote, {digests[4]}).front(), error(ErrorCode::kNotFound));
+  EXPECT_EQ(fetched(remote, {digests[4]}).front(), error(ErrorCode::kNotFound));
   send("again", digests[4]);
-  EXPECT_EQ(fetched(*remote, {digests[4]}).front(), framed.raw(digests[4]));
+  EXPECT_EQ(fetched(remote, {digests[4]}).front(), framed.raw(digests[4]));
 }
 
 TEST_F(RedisGather, AServerThatIsFullLosesNothing) {
   put_like(10);
   run({"CONFIG", "SET", "maxmemory", "1"});
-  EXPECT_FALSE(remote->gather(digests, soon()));
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_FALSE(remote.blobs->gather(digests, soon()));
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 TEST_F(RedisGather, AReaderWritesNothing) {
   put_like(10);
   options.read_only = true;
   reopen();
-  const auto refused = remote->gather(digests, soon());
+  const auto refused = remote.blobs->gather(digests, soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kNotPermitted);
   options.read_only = false;
@@ -345,7 +345,7 @@ TEST_F(RedisGather, AReaderWritesNothing) {
   gather();
   options.read_only = true;
   reopen();
-  EXPECT_EQ(fetched(*remote, digests), texts());
+  EXPECT_EQ(fetched(remote, digests), texts());
 }
 
 /// A server that has these strings, for what happens between two commands. Safe for concurrent use.
@@ -406,7 +406,7 @@ TEST_F(GatherRaces, WhatWasRemovedMeanwhileDoesNotComeBack) {
   const std::string removed = piece_key(options.prefix, digests[2], 0);
   strings.on_set = [&](const auto& command) { return is_place(command) && command[1] == removed ? "$-1\r\n" : ""; };
   const auto remote = open_redis(options, counters).value();
-  const auto report = remote->gather(digests, soon());
+  const auto report = remote.blobs->gather(digests, soon());
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_EQ(report->blobs, 5U);
   EXPECT_EQ(report->blocks, 1U);
@@ -416,7 +416,7 @@ TEST_F(GatherRaces, ABlockThatNobodyNamesIsRemovedAgain) {
   for (const char* answer : {"$-1\r\n", "-OOM command not allowed\r\n"}) {
     strings.on_set = [&](const auto& command) { return is_place(command) ? answer : ""; };
     const auto remote = open_redis(options, counters).value();
-    const auto report = remote->gather(digests, soon());
+    const auto report = remote.blobs->gather(digests, soon());
     EXPECT_EQ(report.has_value(), answer[0] == '$');
     EXPECT_EQ(keys(), digests.size()) << "neither the block nor the turn is left";
   }

@@ -16,7 +16,7 @@ class RedisLifetime : public RedisFixture {
     return group;
   }
   PublishOutcome outcome_of(const PublishGroup& group) {
-    const auto outcome = remote->publish(group, source, soon());
+    const auto outcome = remote.index->publish(group, source, soon());
     EXPECT_TRUE(outcome) << outcome.error().to_string();
     return outcome.value_or(PublishOutcome::kConflict);
   }
@@ -37,7 +37,7 @@ TEST_F(RedisLifetime, AFollowerRenewsItsScope) {
   run({"PERSIST", keys.index});
   for (const std::string& key : {keys.meta, keys.counts, keys.owners, keys.log}) run({"PEXPIRE", key, "60000"});
   reopen();
-  ASSERT_TRUE(remote->wait_for_changes({{scope, {}}}, Milliseconds(100), [] { return false; }));
+  ASSERT_TRUE(remote.index->wait_for_changes({{scope, {}}}, Milliseconds(100), [] { return false; }));
   const int64_t least = Lifetime::of_scopes(options).renew_below;
   for (const std::string& key : all_keys()) EXPECT_GT(run({"PTTL", key}).integer, least) << key;
 }
@@ -51,7 +51,7 @@ TEST_F(RedisLifetime, AFollowerOfVeryManyScopesKeepsEachOfThem) {
     ASSERT_EQ(run({"PEXPIRE", ScopeKeys(options.prefix, scopes.back().first).index, "60000"}).integer, 1);
   }
   reopen();
-  ASSERT_TRUE(remote->wait_for_changes(scopes, Milliseconds(100), [] { return false; }));
+  ASSERT_TRUE(remote.index->wait_for_changes(scopes, Milliseconds(100), [] { return false; }));
   const int64_t least = Lifetime::of_scopes(options).renew_below;
   for (const auto& [id, position] : scopes) {
     EXPECT_GT(run({"PTTL", ScopeKeys(options.prefix, id).index}).integer, least) << id;
@@ -79,12 +79,12 @@ TEST_F(RedisLifetime, UseRenewsABlobOfWhoseTimeAPartIsOver) {
   for (const uint32_t piece : {0U, 1U}) run({"EXPIRE", key_of(used.digest, piece), "1000"});
   run({"EXPIRE", key_of(unused.digest), "1000"});
   const std::vector<codec::Digest> digests = {used.digest, absent};
-  ASSERT_TRUE(remote->renew(digests, soon()));
+  ASSERT_TRUE(remote.blobs->renew(digests, soon()));
   for (const uint32_t piece : {0U, 1U}) EXPECT_GT(run({"TTL", key_of(used.digest, piece)}).integer, 1000) << piece;
   EXPECT_LE(run({"TTL", key_of(unused.digest)}).integer, 1000);
   EXPECT_EQ(run({"EXISTS", key_of(absent)}).integer, 0);
   const std::string before = run({"INFO", "commandstats"}).text;
-  ASSERT_TRUE(remote->renew(digests, soon()));
+  ASSERT_TRUE(remote.blobs->renew(digests, soon()));
   const auto calls = [](const std::string& info) { return info.substr(info.find("cmdstat_pexpire:"), 40); };
   EXPECT_EQ(calls(run({"INFO", "commandstats"}).text).substr(0, 30), calls(before).substr(0, 30))
       << "what is fresh costs no write";
@@ -103,7 +103,7 @@ TEST_F(RedisLifetime, CountsThatLostTheirOwnersOrTheirIndexRefuseNobody) {
 
 TEST_F(RedisLifetime, AFollowerNoticesThatTheIndexWasEvicted) {
   publish({entry("a", "1")});
-  Follower follower(*remote, scope);
+  Follower follower(remote, scope);
   follower.catch_up();
   run({"DEL", keys.index});
   publish({entry("b", "2")});
@@ -137,12 +137,12 @@ TEST_F(RedisLifetime, OneMountSweepsAndTheOthersLeaveItToIt) {
   publish({entry("kept", "kept"), gone});
   run({"DEL", key_of(gone.digest)});
   run({"SET", keys.sweeper, "another mount's token", "PX", "60000"});
-  EXPECT_FALSE(remote->sweep(scope, true, soon())->ours);
+  EXPECT_FALSE(remote.index->sweep(scope, true, soon())->ours);
   run({"DEL", keys.sweeper});
-  EXPECT_EQ(remote->sweep(scope, false, soon())->gone, 1U);
-  EXPECT_FALSE(remote->sweep(scope, false, soon())->ours) << "it was done a moment ago";
+  EXPECT_EQ(remote.index->sweep(scope, false, soon())->gone, 1U);
+  EXPECT_FALSE(remote.index->sweep(scope, false, soon())->ours) << "it was done a moment ago";
   EXPECT_GT(run({"TTL", keys.sweeper}).integer, 3600);
-  EXPECT_TRUE(remote->sweep(scope, true, soon())->ours) << "somebody wants room";
+  EXPECT_TRUE(remote.index->sweep(scope, true, soon())->ours) << "somebody wants room";
   EXPECT_EQ(run({"HLEN", keys.index}).integer, 1);
 }
 
@@ -151,7 +151,7 @@ TEST_F(RedisLifetime, ASweepLeavesTheEntriesOfANewerRelease) {
   publish({entry("kept", "kept"), gone});
   run({"DEL", key_of(gone.digest)});
   put_newer("newer", "newer");
-  const auto report = remote->sweep(scope, true, soon());
+  const auto report = remote.index->sweep(scope, true, soon());
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_EQ(run({"HEXISTS", keys.index, "newer"}).integer, 1);
   EXPECT_EQ(run({"HEXISTS", keys.index, "gone"}).integer, 0);
@@ -168,7 +168,7 @@ TEST_F(RedisLifetime, AFullScopeLosesNoEntryOfANewerReleaseWithItsGroup) {
   ASSERT_EQ(outcome_of(set), PublishOutcome::kPublished);
   put_newer("set/b", "b");
   run({"EXPIRE", key_of(codec::digest_of(std::string("a"))), "1000"});
-  const auto report = remote->sweep(scope, true, soon());
+  const auto report = remote.index->sweep(scope, true, soon());
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_EQ(report->gone, 0U);
   EXPECT_EQ(run({"HEXISTS", keys.index, "set/a"}).integer, 0);
@@ -188,7 +188,7 @@ TEST_F(RedisLifetime, AFullScopeTakesGroupsAgainAfterASweep) {
   for (const char* text : {"text 3", "text 7", "a"}) {
     run({"EXPIRE", key_of(codec::digest_of(std::string(text))), "1000"});
   }
-  const auto report = remote->sweep(scope, true, soon());
+  const auto report = remote.index->sweep(scope, true, soon());
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_GE(report->unused, 4U);
   EXPECT_EQ(outcome_of(late), PublishOutcome::kPublished);

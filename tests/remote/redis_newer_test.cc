@@ -51,7 +51,7 @@ TEST_F(RedisNewer, NoPublishReplacesItOrSendsItsBytes) {
   const auto ours = entry("a", "ours");
   uint64_t publishes = 0;
   for (const auto& [kind, group] : every_kind(ours)) {
-    const auto outcome = remote->publish(group, source, soon());
+    const auto outcome = remote.index->publish(group, source, soon());
     ASSERT_TRUE(outcome) << kind << ": " << outcome.error().to_string();
     EXPECT_EQ(*outcome, PublishOutcome::kNewer) << kind;
     EXPECT_EQ(held("a"), newer) << kind;
@@ -69,7 +69,7 @@ TEST_F(RedisNewer, WhatStandsWhereThisReleasePutsTheDigestIsNotCompared) {
     if (sent) publish({entry("another path", "ours")});
     const int64_t before = records();
     for (const auto& [kind, group] : every_kind(ours)) {
-      const auto outcome = remote->publish(group, source, soon());
+      const auto outcome = remote.index->publish(group, source, soon());
       ASSERT_TRUE(outcome) << kind << ": " << outcome.error().to_string();
       EXPECT_EQ(*outcome, PublishOutcome::kNewer) << kind << (sent ? ", whose blob is there" : "");
       EXPECT_EQ(held("a"), newer) << kind;
@@ -82,7 +82,7 @@ TEST_F(RedisNewer, AGroupStaysAwayWholeWhenOneOfItsPathsIsNewer) {
   const std::string newer = put_newer("set/b", "theirs");
   PublishGroup group = group_of(scope, {entry("set/a", "a"), entry("set/b", "b")});
   group.contest = PublishGroup::Contest{"set", 0};
-  EXPECT_EQ(remote->publish(group, source, soon()).value(), PublishOutcome::kNewer);
+  EXPECT_EQ(remote.index->publish(group, source, soon()).value(), PublishOutcome::kNewer);
   EXPECT_EQ(held("set/b"), newer);
   EXPECT_EQ(run({"HLEN", keys.index}).integer, 1);
   EXPECT_EQ(run({"EXISTS", keys.counts, keys.owners, keys.log}).integer, 0);
@@ -101,7 +101,7 @@ TEST_F(RedisNewer, OneThatComesWhileABlobIsSentStays) {
       const int64_t before = records();
       std::string newer;
       InterruptedSource interrupted(source, [&] { newer = put_newer("a", "theirs", bytes); });
-      const auto outcome = remote->publish(group, interrupted, soon());
+      const auto outcome = remote.index->publish(group, interrupted, soon());
       ASSERT_TRUE(outcome) << kind << ": " << outcome.error().to_string();
       EXPECT_EQ(*outcome, PublishOutcome::kNewer) << kind << ", " << fixed;
       EXPECT_EQ(held("a"), newer) << kind << ", " << fixed;
@@ -114,7 +114,7 @@ TEST_F(RedisNewer, OneThatComesWhileABlobIsSentStays) {
 TEST_F(RedisNewer, NoReportOfALostBlobRemovesIt) {
   const auto lost = entry("a", "lost");
   const std::string newer = put_newer("a", "theirs", std::string(lost.digest.raw()));
-  ASSERT_TRUE(remote->report_lost(scope, "a", lost.digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "a", lost.digest, soon()));
   EXPECT_EQ(held("a"), newer);
   EXPECT_EQ(count("remote.lost_removed"), 0U);
 }
@@ -142,7 +142,7 @@ TEST_F(RedisNewer, AnEntryOfAnOlderReleaseIsReplaced) {
     run({"HSET", keys.index, "a", older});
     if (kind == "replaces its own digest") group.replaces->digest = codec::digest_of(std::string("older"));
     if (kind == "replaces nothing") continue;
-    EXPECT_EQ(remote->publish(group, source, soon()).value(), PublishOutcome::kPublished) << kind;
+    EXPECT_EQ(remote.index->publish(group, source, soon()).value(), PublishOutcome::kPublished) << kind;
     EXPECT_EQ(held("a"), codec::encode_entry(ours)) << kind;
   }
 }

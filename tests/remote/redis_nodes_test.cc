@@ -14,8 +14,8 @@ class RedisNodes : public RedisFixture {
     const std::string name = "total_commands_processed:";
     return std::stoull(info.substr(info.find(name) + name.size()));
   }
-  [[nodiscard]] std::string beat() { return remote->beat("aa", "record", soon())->not_listed; }
-  [[nodiscard]] size_t listed() { return remote->list_nodes(kNodesLimit, soon())->size(); }
+  [[nodiscard]] std::string beat() { return remote.operators->beat("aa", "record", soon())->not_listed; }
+  [[nodiscard]] size_t listed() { return remote.operators->list_nodes(kNodesLimit, soon())->size(); }
 
   const NodeKeys nodes{"ifs1"};
 };
@@ -28,7 +28,7 @@ TEST_F(RedisNodes, AMountThatIsListedIsNotRegisteredWithEachRecord) {
   const uint64_t own = 1;  // the INFO from which `before` came
   EXPECT_EQ(commands() - before, 3 * kBeats + own) << "the orders, the record, and whether the registry has the mount";
   const uint64_t between = commands();
-  ASSERT_EQ(remote->beat("aa", "", soon())->not_listed, "");
+  ASSERT_EQ(remote.operators->beat("aa", "", soon())->not_listed, "");
   EXPECT_EQ(commands() - between, 1 + own);
 }
 

@@ -52,19 +52,19 @@ TEST_F(RedisRemote, AnswersAtOnceWhileTheServerIsDownAndComesBackAfterItsRest) {
   publish({held});
   server->kill();
   EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kUnavailable);
-  EXPECT_FALSE(remote->health().reachable);
-  EXPECT_FALSE(remote->health().last_error.empty());
+  EXPECT_FALSE(remote.operators->health().reachable);
+  EXPECT_FALSE(remote.operators->health().last_error.empty());
   const Milliseconds took = time_of([&] {
     for (int i = 0; i < 1000; ++i) EXPECT_EQ(fetch_error(held.digest, soon()), ErrorCode::kUnavailable);
   });
   EXPECT_LT(took, Milliseconds(2000));
   EXPECT_GE(count("remote.breaker_refused"), 900U);
-  EXPECT_FALSE(remote->read_changes(scope, {}, soon()));
-  EXPECT_FALSE(remote->wait_for_changes({{scope, {}}}, Milliseconds(5000), [] { return false; }));
+  EXPECT_FALSE(remote.index->read_changes(scope, {}, soon()));
+  EXPECT_FALSE(remote.index->wait_for_changes({{scope, {}}}, Milliseconds(5000), [] { return false; }));
   server->start();
   EXPECT_TRUE(comes_right([&] { return fetch_error(held.digest, soon()) == ErrorCode::kNotFound; }));
-  EXPECT_TRUE(remote->health().reachable);
-  EXPECT_TRUE(remote->health().last_error.empty());
+  EXPECT_TRUE(remote.operators->health().reachable);
+  EXPECT_TRUE(remote.operators->health().last_error.empty());
 }
 
 TEST_F(RedisRemote, AHungServerCostsOneTimeWithoutProgress) {
@@ -95,7 +95,7 @@ TEST_F(RedisRemote, AFetchKeepsItsDeadline) {
 TEST_F(RedisRemote, AFetchDoesNotWaitForAFollower) {
   std::atomic<bool> stop = false;
   std::jthread follower([&] {
-    (void)remote->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return stop.load(); });
+    (void)remote.index->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return stop.load(); });
   });
   for (int i = 0; i < 50; ++i) EXPECT_EQ(fetch_error(codec::digest_of("x"), soon()), ErrorCode::kNotFound);
   stop = true;
@@ -104,7 +104,7 @@ TEST_F(RedisRemote, AFetchDoesNotWaitForAFollower) {
 TEST_F(RedisRemote, AWaiterThatLosesItsServerSaysSo) {
   Result<std::vector<ScopeId>> outcome;
   std::jthread follower([&] {
-    outcome = remote->wait_for_changes({{scope, {}}}, Milliseconds(60000), [] { return false; });
+    outcome = remote.index->wait_for_changes({{scope, {}}}, Milliseconds(60000), [] { return false; });
   });
   ASSERT_TRUE(comes_right([&] { return run({"CLIENT", "LIST"}).text.find("cmd=xread") != std::string::npos; }));
   server->kill();
@@ -124,11 +124,11 @@ TEST_F(RedisRemote, OrdersNothingThatIsReadOnly) {
            outcome.error().what().find("is --read-only") != std::string::npos &&
            outcome.error().what().find("name the cluster with --remote") != std::string::npos;
   };
-  EXPECT_TRUE(is_refused(remote->replace_orders("", "an order", soon())));
-  EXPECT_TRUE(is_refused(remote->purge(scope, all, false, soon())));
-  EXPECT_TRUE(is_refused(remote->remove_blob(held.digest, soon())));
-  EXPECT_EQ(remote->purge(scope, all, true, soon())->selected, 1U) << "counting changes nothing";
-  EXPECT_EQ(remote->read_orders(soon())->text, "");
+  EXPECT_TRUE(is_refused(remote.operators->replace_orders("", "an order", soon())));
+  EXPECT_TRUE(is_refused(remote.operators->purge(scope, all, false, soon())));
+  EXPECT_TRUE(is_refused(remote.operators->remove_blob(held.digest, soon())));
+  EXPECT_EQ(remote.operators->purge(scope, all, true, soon())->selected, 1U) << "counting changes nothing";
+  EXPECT_EQ(remote.operators->read_orders(soon())->text, "");
   EXPECT_EQ(fetch_error(held.digest, soon()), std::nullopt);
 }
 
@@ -141,13 +141,13 @@ TEST_F(RedisRemote, TakesAMissingSecretForARefusal) {
                            Error(ErrorCode::kInvalid, "no regular file")}) {
     options.files = [&why](const std::string&) -> Result<std::string> { return fail(why); };
     reopen();
-    const auto answer = remote->probe(soon());
+    const auto answer = remote.operators->probe(soon());
     ASSERT_FALSE(answer);
     EXPECT_EQ(answer.error().code(), ErrorCode::kNotPermitted) << answer.error().what();
   }
   options.files = [](const std::string&) { return Result<std::string>(""); };
   reopen();
-  EXPECT_EQ(remote->probe(soon()).error().code(), ErrorCode::kNotPermitted) << "an empty file";
+  EXPECT_EQ(remote.operators->probe(soon()).error().code(), ErrorCode::kNotPermitted) << "an empty file";
 }
 
 TEST_F(RedisRemote, TakesItsPasswordFromAFileAndNeverShowsIt) {
@@ -157,17 +157,17 @@ TEST_F(RedisRemote, TakesItsPasswordFromAFileAndNeverShowsIt) {
   options.url = "unix://" + server->socket_path();
   options.password_file = file;
   reopen();
-  EXPECT_TRUE(remote->probe(soon()));
+  EXPECT_TRUE(remote.operators->probe(soon()));
   std::ofstream(file) << "wr0ng-secret\n";
   reopen();
-  const auto refused = remote->probe(soon());
+  const auto refused = remote.operators->probe(soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kNotPermitted);
   options.url = "unix://ann:wr0ng-secret@" + server->socket_path();
   options.password_file.clear();
   reopen();
-  EXPECT_FALSE(remote->probe(soon()));
-  const Remote::Health health = remote->health();
+  EXPECT_FALSE(remote.operators->probe(soon()));
+  const Operators::Health health = remote.operators->health();
   for (const std::string& text : {refused.error().to_string(), health.address, health.last_error}) {
     EXPECT_EQ(text.find("wr0ng-secret"), std::string::npos) << text;
     EXPECT_EQ(text.find("hunter2"), std::string::npos) << text;
@@ -183,27 +183,27 @@ TEST_F(RedisRemote, WorksOverTls) {
   const auto large = entry("a", test_bytes(2'500'000, 1));
   publish({large});
   FakeSink sink;
-  remote->fetch(std::span(&large.digest, 1), sink, soon());
+  remote.blobs->fetch(std::span(&large.digest, 1), sink, soon());
   EXPECT_EQ(sink.error_of(large.digest), std::nullopt);
   EXPECT_EQ(sink.frames.at(large.digest), source.frame(large.digest));
 }
 
 TEST_F(RedisRemote, ProbeNamesTheSettingsThatAnOperatorShouldChange) {
-  const auto well = remote->probe(soon());
+  const auto well = remote.operators->probe(soon());
   ASSERT_TRUE(well);
   EXPECT_EQ(well->eviction_policy, "noeviction");
   EXPECT_TRUE(well->warnings.empty());
   run({"CONFIG", "SET", "maxmemory", "100mb"});
-  auto facts = remote->probe(soon());
+  auto facts = remote.operators->probe(soon());
   ASSERT_EQ(facts->warnings.size(), 1U);
   EXPECT_NE(facts->warnings[0].find("volatile-ttl"), std::string::npos);
   EXPECT_EQ(facts->memory_limit, 100U << 20);
   run({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  facts = remote->probe(soon());
+  facts = remote.operators->probe(soon());
   ASSERT_EQ(facts->warnings.size(), 1U);
   EXPECT_NE(facts->warnings[0].find("allkeys-lru"), std::string::npos);
   run({"CONFIG", "SET", "maxmemory-policy", "volatile-ttl"});
-  EXPECT_TRUE(remote->probe(soon())->warnings.empty());
+  EXPECT_TRUE(remote.operators->probe(soon())->warnings.empty());
 }
 
 TEST(FactsFromInfo, TellsServersApart) {
@@ -223,19 +223,19 @@ TEST(FactsFromInfo, TellsServersApart) {
 
 class NoServer : public ::testing::Test {
  protected:
-  std::unique_ptr<Remote> open(const std::string& url) {
+  Remote open(const std::string& url) {
     RemoteOptions options;
     options.url = url;
     auto remote = open_redis(options, counters);
     EXPECT_TRUE(remote) << remote.error().to_string();
-    return remote ? std::move(*remote) : nullptr;
+    return remote.value_or(Remote{});
   }
   Counters counters;
 };
 
 TEST_F(NoServer, AStrangerIsCalledNoRedisServer) {
   const ScriptedServer server(always_answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
-  const auto facts = open(server.url())->probe(soon());
+  const auto facts = open(server.url()).operators->probe(soon());
   ASSERT_FALSE(facts);
   EXPECT_EQ(facts.error().code(), ErrorCode::kInvalid);
 }
@@ -252,16 +252,16 @@ TEST_F(NoServer, ErrorsOfTheServerReachTheCallerWithTheirCode) {
     const auto remote = open(server.url());
     FakeSink sink;
     const codec::Digest digest = codec::digest_of("x");
-    remote->fetch(std::span(&digest, 1), sink, soon());
+    remote.blobs->fetch(std::span(&digest, 1), sink, soon());
     EXPECT_EQ(sink.error_of(digest), code) << text;
-    const auto delta = remote->read_changes("5c0be", {}, soon());
+    const auto delta = remote.index->read_changes("5c0be", {}, soon());
     ASSERT_FALSE(delta);
     EXPECT_EQ(delta.error().code(), code) << text;
     FakeSource source;
-    const auto outcome = remote->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon());
+    const auto outcome = remote.index->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon());
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().code(), code) << text;
-    const auto lost = remote->report_lost("5c0be", "a", digest, soon());
+    const auto lost = remote.index->report_lost("5c0be", "a", digest, soon());
     ASSERT_FALSE(lost);
     EXPECT_EQ(lost.error().code(), code) << text;
   }
@@ -272,14 +272,14 @@ TEST_F(NoServer, RepliesOfTheWrongTypeAreErrors) {
        {"+OK\r\n", ":1\r\n", "*0\r\n", "*2\r\n:1\r\n:2\r\n", "$-1\r\n", "*1\r\n*1\r\n*1\r\n:1\r\n"}) {
     const ScriptedServer server(always_answer(text));
     const auto remote = open(server.url());
-    EXPECT_FALSE(remote->read_changes("5c0be", {}, soon())) << text;
+    EXPECT_FALSE(remote.index->read_changes("5c0be", {}, soon())) << text;
     FakeSink sink;
     const codec::Digest digest = codec::digest_of("x");
-    remote->fetch(std::span(&digest, 1), sink, soon());
+    remote.blobs->fetch(std::span(&digest, 1), sink, soon());
     EXPECT_NE(sink.error_of(digest), std::nullopt) << text;
     FakeSource source;
-    EXPECT_FALSE(remote->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon())) << text;
-    EXPECT_FALSE(remote->probe(soon())) << text;
+    EXPECT_FALSE(remote.index->publish(group_of("5c0be", {entry_of("a", source.add("x"))}), source, soon())) << text;
+    EXPECT_FALSE(remote.operators->probe(soon())) << text;
   }
 }
 
@@ -303,7 +303,7 @@ TEST_F(NoServer, ABlobThatBreaksOffInTheMiddleIsAnswered) {
   });
   FakeSink sink;
   const codec::Digest digest = codec::digest_of(frame);
-  open(server.url())->fetch(std::span(&digest, 1), sink, soon());
+  open(server.url()).blobs->fetch(std::span(&digest, 1), sink, soon());
   EXPECT_EQ(sink.error_of(digest), ErrorCode::kUnavailable);
 }
 

@@ -16,12 +16,12 @@ class RedisScopes : public RedisFixture {
   [[nodiscard]] std::string about(const ScopeId& id) const { return ScopeKeys(options.prefix, id).about; }
   [[nodiscard]] std::string registry() const { return scope_registry_key(options.prefix); }
   std::vector<ScopeInformation> listed(size_t limit = 1'000) {
-    auto scopes = remote->list_scopes(limit, soon());
+    auto scopes = remote.index->list_scopes(limit, soon());
     EXPECT_TRUE(scopes) << scopes.error().to_string();
     return scopes.value_or(std::vector<ScopeInformation>());
   }
   void announce(const std::string& text) {
-    const auto announced = remote->announce_scope(scope_of(text), soon());
+    const auto announced = remote.index->announce_scope(scope_of(text), soon());
     ASSERT_TRUE(announced) << announced.error().to_string();
   }
 };
@@ -50,7 +50,7 @@ TEST_F(RedisScopes, ReadingAScopeRenewsWhatWasAnnouncedOfIt) {
   announce("a");
   (void)run({"DEL", about(scope_of("a").id), registry()});
   const Deadline deadline = soon();
-  while (listed().empty() && !deadline.passed()) ASSERT_TRUE(remote->read_changes(scope_of("a").id, {}, soon()));
+  while (listed().empty() && !deadline.passed()) ASSERT_TRUE(remote.index->read_changes(scope_of("a").id, {}, soon()));
   EXPECT_EQ(listed(), std::vector<ScopeInformation>{scope_of("a")});
   EXPECT_EQ(count("remote.scopes_announced"), 2U);
 }
@@ -108,15 +108,15 @@ TEST_F(RedisScopes, NothingOfWhatOthersPutThereIsBelieved) {
   EXPECT_EQ(count("remote.bad_scopes"), 7U);
   (void)run({"DEL", registry()});
   (void)run({"SET", registry(), "no set"});
-  const auto scopes = remote->list_scopes(10, soon());
+  const auto scopes = remote.index->list_scopes(10, soon());
   ASSERT_FALSE(scopes);
   EXPECT_EQ(scopes.error().code(), ErrorCode::kInternal);
-  EXPECT_TRUE(remote->health().reachable);
+  EXPECT_TRUE(remote.operators->health().reachable);
 }
 
 TEST_F(RedisScopes, ARefusalIsToldAndTheNextCallTriesAgain) {
   (void)run({"ACL", "SETUSER", "default", "-set"});
-  const auto refused = remote->announce_scope(scope_of("a"), soon());
+  const auto refused = remote.index->announce_scope(scope_of("a"), soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), ErrorCode::kNotPermitted);
   EXPECT_EQ(count("remote.announce_failed"), 1U);
@@ -138,8 +138,8 @@ TEST_F(RedisScopes, AHungServerCostsTheDeadlineOnly) {
   announce("a");
   server->freeze();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_FALSE(remote->announce_scope(scope_of("b"), Deadline::after(Milliseconds(100))));
-  EXPECT_FALSE(remote->list_scopes(10, Deadline::after(Milliseconds(100))));
+  EXPECT_FALSE(remote.index->announce_scope(scope_of("b"), Deadline::after(Milliseconds(100))));
+  EXPECT_FALSE(remote.index->list_scopes(10, Deadline::after(Milliseconds(100))));
   EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(1500));
   server->thaw();
 }
@@ -147,8 +147,8 @@ TEST_F(RedisScopes, AHungServerCostsTheDeadlineOnly) {
 TEST_F(RedisScopes, ACancelledCallEndsSoonAndTheOtherHandleGoesOn) {
   publish({entry("a", "x")});
   int asked = -1;
-  const auto view = remote->cancellable([&] { return asked >= 0 && ++asked > 2; });
-  ASSERT_NE(view, nullptr);
+  const auto view = remote.index->index_until([&] { return asked >= 0 && ++asked > 2; });
+  ASSERT_NE(view, remote.index);
   ASSERT_TRUE(view->read_changes(scope, {}, soon()));
   server->freeze();
   asked = 0;  // the first questions come before anything is sent
@@ -163,7 +163,7 @@ TEST_F(RedisScopes, ACancelledCallEndsSoonAndTheOtherHandleGoesOn) {
   ASSERT_FALSE(published);
   EXPECT_EQ(published.error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(count("remote.breaker_opened"), 0U) << "not the server's fault";
-  EXPECT_TRUE(remote->read_changes(scope, {}, soon()));
+  EXPECT_TRUE(remote.index->read_changes(scope, {}, soon()));
 }
 
 }  // namespace

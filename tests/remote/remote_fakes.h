@@ -99,11 +99,11 @@ inline PublishGroup group_of(const ScopeId& scope, std::vector<codec::Entry> ent
 /// A reader's view of one scope: applies deltas until there are no more.
 class Follower {
  public:
-  Follower(Remote& remote, ScopeId scope) : remote_(remote), scope_(std::move(scope)) {}
+  Follower(const Remote& remote, ScopeId scope) : remote_(remote), scope_(std::move(scope)) {}
 
   void catch_up() {
     while (true) {
-      auto delta = remote_.read_changes(scope_, position, soon());
+      auto delta = remote_.index->read_changes(scope_, position, soon());
       ASSERT_TRUE(delta) << delta.error().to_string();
       const bool last = delta->position == position && delta->set.empty() && delta->removed.empty();
       if (delta->reset) {
@@ -123,7 +123,7 @@ class Follower {
   int resets = 0;
 
  private:
-  Remote& remote_;
+  const Remote& remote_;
   ScopeId scope_;
 };
 

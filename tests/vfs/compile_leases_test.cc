@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "remote/forwarding_remote.h"
 #include "vfs/host.h"
 #include "vfs/process.h"
 
@@ -27,17 +26,18 @@ std::string candidate(const std::string& seed) { return graph(seed) + "/" + code
 bool is_open(const std::future<void>& opened) { return opened.wait_for(milliseconds(0)) == std::future_status::ready; }
 
 /// A server that may lose the right to answer about leases.
-class LeaselessRemote final : public remote::ForwardingRemote {
+class FaultyLeases final : public remote::Leases {
  public:
-  LeaselessRemote(std::unique_ptr<remote::Remote> inner, std::shared_ptr<std::atomic<bool>> is_away)
-      : ForwardingRemote(std::move(inner)), is_away_(std::move(is_away)) {}
+  FaultyLeases(std::shared_ptr<remote::Leases> inner, std::shared_ptr<std::atomic<bool>> is_away)
+      : inner_(std::move(inner)), is_away_(std::move(is_away)) {}
   Result<std::vector<remote::Lease>> hold_leases(std::span<const remote::LeaseName> names, const std::string& holder,
                                                  Milliseconds lifetime, Deadline deadline) override {
     if (*is_away_) return fail(ErrorCode::kUnavailable, "away");
-    return ForwardingRemote::hold_leases(names, holder, lifetime, deadline);
+    return inner_->hold_leases(names, holder, lifetime, deadline);
   }
 
  private:
+  const std::shared_ptr<remote::Leases> inner_;
   const std::shared_ptr<std::atomic<bool>> is_away_;
 };
 
@@ -46,9 +46,9 @@ class CompileLeasesTest : public ::testing::Test {
   HostOptions with_limit(Milliseconds limit) const {
     HostOptions options;
     options.compile_once = limit;
-    options.wrap_remote = [is_away =
-                               is_away_](std::unique_ptr<remote::Remote> inner) -> std::unique_ptr<remote::Remote> {
-      return std::make_unique<LeaselessRemote>(std::move(inner), is_away);
+    options.wrap_remote = [is_away = is_away_](auto inner) {
+      inner.leases = std::make_shared<FaultyLeases>(inner.leases, is_away);
+      return inner;
     };
     return options;
   }

@@ -36,7 +36,7 @@ class Damage : public ::testing::Test {
   }
   HostOptions behind_a_fault() {
     HostOptions options;
-    options.wrap_remote = [this](auto inner) { return std::make_unique<FaultyRemote>(std::move(inner), fault); };
+    options.wrap_remote = [this](auto inner) { return with_faults(std::move(inner), fault); };
     return options;
   }
   static void remove_catalog(const Host& host) {

@@ -36,7 +36,7 @@ TEST_F(Explain, FollowsAnArtefactFromItsWriterToItsReader) {
 
   HostOptions options;
   const auto fault = std::make_shared<Fault>();
-  options.wrap_remote = [&](auto inner) { return std::make_unique<FaultyRemote>(std::move(inner), fault); };
+  options.wrap_remote = [&](auto inner) { return with_faults(std::move(inner), fault); };
   Host b(cluster, options);
   ASSERT_TRUE(b.wait_for_entry(path));
   fault->set(Fault::Mode::kFail);

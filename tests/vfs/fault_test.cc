@@ -22,9 +22,7 @@ class Faults : public ::testing::Test {
  protected:
   HostOptions faulty() {
     HostOptions options;
-    options.wrap_remote = [fault = fault](std::unique_ptr<remote::Remote> inner) {
-      return std::make_unique<FaultyRemote>(std::move(inner), fault);
-    };
+    options.wrap_remote = [fault = fault](auto inner) { return with_faults(std::move(inner), fault); };
     return options;
   }
   std::string publish(Host& host, const std::string& text) {

@@ -11,7 +11,7 @@
 
 namespace inductorfs::testing {
 
-/// What a FaultyRemote does, shared with the test that turns it. Safe for concurrent use.
+/// What with_faults() does, shared with the test that turns it. Safe for concurrent use.
 class Fault {
  public:
   enum class Mode { kNone, kHang, kFail };
@@ -68,11 +68,11 @@ class Fault {
   Guarded<State> state_;
 };
 
-/// A cluster whose blobs hang or fail while its index goes on. Safe for concurrent use.
-class FaultyRemote final : public remote::ForwardingRemote {
+/// Blobs that hang or fail. Safe for concurrent use.
+class FaultyBlobs final : public remote::ForwardingBlobs {
  public:
-  FaultyRemote(std::unique_ptr<remote::Remote> inner, std::shared_ptr<Fault> fault)
-      : ForwardingRemote(std::move(inner)), fault_(std::move(fault)) {}
+  FaultyBlobs(std::shared_ptr<remote::Blobs> inner, std::shared_ptr<Fault> fault)
+      : ForwardingBlobs(std::move(inner)), fault_(std::move(fault)) {}
 
   void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
     if (fault_->pass(digests, deadline)) return inner().fetch(digests, sink, deadline);
@@ -83,6 +83,17 @@ class FaultyRemote final : public remote::ForwardingRemote {
   void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget& budget) override {
     fetch(digests, sink, budget.total());
   }
+
+ private:
+  std::shared_ptr<Fault> fault_;
+};
+
+/// An index that takes no publishes, and goes on otherwise. Safe for concurrent use.
+class FaultyIndex final : public remote::ForwardingIndex {
+ public:
+  FaultyIndex(std::shared_ptr<remote::Index> inner, std::shared_ptr<Fault> fault)
+      : ForwardingIndex(std::move(inner)), fault_(std::move(fault)) {}
+
   Result<remote::PublishOutcome> publish(const remote::PublishGroup& group, remote::BlobSource& source,
                                          Deadline deadline) override {
     if (fault_->refuses_publishes()) return fail(ErrorCode::kUnavailable, "a fault of the test");
@@ -92,5 +103,11 @@ class FaultyRemote final : public remote::ForwardingRemote {
  private:
   std::shared_ptr<Fault> fault_;
 };
+
+inline remote::Remote with_faults(remote::Remote inner, const std::shared_ptr<Fault>& fault) {
+  inner.blobs = std::make_shared<FaultyBlobs>(std::move(inner.blobs), fault);
+  inner.index = std::make_shared<FaultyIndex>(std::move(inner.index), fault);
+  return inner;
+}
 
 }  // namespace inductorfs::testing

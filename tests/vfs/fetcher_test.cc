@@ -61,7 +61,7 @@ class Fetcher : public ::testing::Test {
 
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
   std::shared_ptr<Fault> fault = std::make_shared<Fault>();
-  FaultyRemote remote{remote::open_memory(cluster), fault};
+  FaultyBlobs remote{remote::open_memory(cluster).blobs, fault};
   MemoryStore store;
   Counters counters;
   Result<void> check;
@@ -156,9 +156,9 @@ TEST_F(Fetcher, GivesUpBytesThatDoNotFitTheirNameAndCallsThemNotLost) {
 }
 
 /// A remote whose frames are those of another release, as a cluster of several releases has them.
-class NewerRemote final : public remote::ForwardingRemote {
+class NewerBlobs final : public remote::ForwardingBlobs {
  public:
-  using ForwardingRemote::ForwardingRemote;
+  using ForwardingBlobs::ForwardingBlobs;
   void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget&) override {
     for (const auto& digest : digests) {
       auto frame = *codec::encode_frame("one");
@@ -174,7 +174,7 @@ TEST_F(Fetcher, WhatOnlyANewerReleaseCanReadIsNotLostUnderAnyName) {
   const auto entry = published("one");
   auto other = entry;
   other.path = "another/name";
-  NewerRemote remote_of_two(remote::open_memory(cluster));
+  NewerBlobs remote_of_two(remote::open_memory(cluster).blobs);
   std::map<std::string, std::string> told;
   vfs::Fetcher old(remote_of_two, store, counters,
                    {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },
@@ -258,14 +258,14 @@ TEST_F(Fetcher, AnswersEveryWaiterWhenItStopsWhileTheRemoteHangs) {
 }
 
 /// A remote whose calls hang until they are cancelled or their budget is at its end, and which says when it rests.
-class HangingRemote final : public remote::ForwardingRemote {
+class HangingBlobs final : public remote::ForwardingBlobs {
  public:
   struct Shared {
     std::atomic<bool> resting = false;
     std::atomic<int> asked = 0;
   };
-  explicit HangingRemote(std::shared_ptr<Shared> shared, std::function<bool()> cancelled = {})
-      : ForwardingRemote(remote::open_memory(remote::make_memory_cluster())),
+  explicit HangingBlobs(std::shared_ptr<Shared> shared, std::function<bool()> cancelled = {})
+      : ForwardingBlobs(remote::open_memory(remote::make_memory_cluster()).blobs),
         shared_(std::move(shared)),
         cancelled_(std::move(cancelled)) {}
 
@@ -276,8 +276,8 @@ class HangingRemote final : public remote::ForwardingRemote {
     for (const auto& digest : digests) sink.done(digest, fail(ErrorCode::kTimedOut, "hangs"));
   }
   bool resting() const override { return shared_->resting; }
-  std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
-    return std::make_unique<HangingRemote>(shared_, std::move(cancelled));
+  std::shared_ptr<Blobs> blobs_until(std::function<bool()> cancelled) override {
+    return std::make_shared<HangingBlobs>(shared_, std::move(cancelled));
   }
 
  private:
@@ -299,8 +299,8 @@ class PatientFetcher : public ::testing::Test {
     return promise->get_future();
   }
 
-  std::shared_ptr<HangingRemote::Shared> shared = std::make_shared<HangingRemote::Shared>();
-  HangingRemote remote{shared};
+  std::shared_ptr<HangingBlobs::Shared> shared = std::make_shared<HangingBlobs::Shared>();
+  HangingBlobs remote{shared};
   MemoryStore store;
   Counters counters;
   const vfs::Fetcher::Hooks fits = {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },

@@ -91,7 +91,8 @@ void Host::start(bool resume, bool requests_finished) {
   const auto accepts = [this](const remote::ScopeId& scope, std::string_view path) {
     return environment.accepts(scope, path);
   };
-  auto opened_catalog = catalog::Catalog::open(catalog_options, *remote, *store, accepts, *counters);
+  auto opened_catalog =
+      catalog::Catalog::open(catalog_options, *remote.blobs, *remote.index, *store, accepts, *counters);
   if (!opened_catalog) throw std::runtime_error(opened_catalog.error().to_string());
   catalog = std::move(*opened_catalog);
   vfs::FileSystemOptions vfs_options;
@@ -120,7 +121,8 @@ void Host::start(bool resume, bool requests_finished) {
   }
   vfs_options.region = &*region_;
   vfs_options.resume = resume;
-  auto opened_fs = vfs::FileSystem::open(vfs_options, environment, *catalog, *store, *remote, *counters);
+  auto opened_fs =
+      vfs::FileSystem::open(vfs_options, environment, *catalog, *store, *remote.blobs, *remote.leases, *counters);
   if (!opened_fs) throw std::runtime_error(opened_fs.error().to_string());
   file_system = std::move(*opened_fs);
   file_system->start(kernel);
@@ -142,7 +144,7 @@ void Host::stop() {
   file_system.reset();
   catalog.reset();
   store.reset();
-  remote.reset();
+  remote = {};
 }
 
 vfs::Caller Host::caller(pid_t process) const {

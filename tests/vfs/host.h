@@ -69,7 +69,7 @@ struct HostOptions {
   /// Where everything lies, as a daemon lays it out, and stays; empty: a directory that goes with the host.
   std::string store{};
   /// Puts something between this host and its cluster.
-  std::function<std::unique_ptr<remote::Remote>(std::unique_ptr<remote::Remote>)> wrap_remote{};
+  std::function<remote::Remote(remote::Remote)> wrap_remote{};
 };
 
 /// A host without a kernel: a real store, catalog and file system over a cluster in memory, and the path operations of
@@ -140,7 +140,7 @@ class Host {
   TemporaryDirectory directory;
   FakeEnvironment environment;
   std::unique_ptr<Counters> counters;
-  std::unique_ptr<remote::Remote> remote;
+  remote::Remote remote;
   std::unique_ptr<store::BlobStore> store;
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<vfs::FileSystem> file_system;

@@ -19,10 +19,10 @@ std::string code(int number) { return in_code_directory(code_name(std::to_string
 using Asked = Guarded<std::vector<codec::Digest>>;
 
 /// Notes in which order blobs are asked for.
-class NotedRemote final : public remote::ForwardingRemote {
+class NotedBlobs final : public remote::ForwardingBlobs {
  public:
-  NotedRemote(std::unique_ptr<remote::Remote> inner, std::shared_ptr<Asked> asked)
-      : ForwardingRemote(std::move(inner)), asked_(std::move(asked)) {}
+  NotedBlobs(std::shared_ptr<remote::Blobs> inner, std::shared_ptr<Asked> asked)
+      : ForwardingBlobs(std::move(inner)), asked_(std::move(asked)) {}
   void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget& budget) override {
     asked_->with([&](auto& asked) { asked.insert(asked.end(), digests.begin(), digests.end()); });
     inner().fetch_within(digests, sink, budget);
@@ -48,7 +48,10 @@ TEST(Prefetch, ALookupAsksForItsOwnBytesBeforeAnythingThatIsForeseen) {
   HostOptions options;
   options.prefetch_bytes = 1;  // nothing fits, so that only the list is asked for beside the file itself
   options.fetch_threads = 1;
-  options.wrap_remote = [&](auto inner) { return std::make_unique<NotedRemote>(std::move(inner), asked); };
+  options.wrap_remote = [&](auto inner) {
+    inner.blobs = std::make_shared<NotedBlobs>(inner.blobs, asked);
+    return inner;
+  };
   Host b{cluster, options};
   ASSERT_TRUE(eventually([&] { return b.catalog->start_list("", code(0)).has_value(); }));
   ASSERT_TRUE(b.exists(code(0)));

@@ -18,7 +18,7 @@ RedisBed::RedisBed(RedisServer::Options given) : options(std::move(given)) {
 HostOptions RedisBed::host_options(const std::string& url, Counters& counted) {
   HostOptions made;
   made.sync_patience = Milliseconds(500);
-  made.wrap_remote = [url, &counted](std::unique_ptr<remote::Remote>) {
+  made.wrap_remote = [url, &counted](const remote::Remote&) {
     remote::RemoteOptions remote_options;
     remote_options.url = url;
     auto opened = remote::open_redis(remote_options, counted);

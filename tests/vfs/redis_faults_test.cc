@@ -248,7 +248,7 @@ TEST_P(RedisFaults, CostAJobAMissAtMostAndLoseNothing) {
   }
   std::string said;
   EXPECT_TRUE(eventually([&] {
-    said = bed.b->remote->health().last_error;
+    said = bed.b->remote.operators->health().last_error;
     return said.find(fault.says) != std::string::npos;
   })) << said;
 

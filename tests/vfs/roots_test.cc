@@ -225,9 +225,7 @@ TEST_F(Roots, MergeTheTimingsOfAllOfThem) {
 TEST_F(Roots, LoseNoTimingThatAnotherOneHasQueued) {
   HostOptions options;
   const auto fault = std::make_shared<Fault>();
-  options.wrap_remote = [&](std::unique_ptr<remote::Remote> inner) {
-    return std::make_unique<FaultyRemote>(std::move(inner), fault);
-  };
+  options.wrap_remote = [&](auto inner) { return with_faults(std::move(inner), fault); };
   Host a(cluster, options);
   const std::string path = "cache/" + std::string(64, 'a');
   fault->refuse_publishes(true);

@@ -218,7 +218,7 @@ TEST_F(Stale, PublishesWhatWasQueuedForTheOldFacts) {
   fault->refuse_publishes(true);
   HostOptions options;
   options.store_limit = 1'000'000;
-  options.wrap_remote = [&](auto inner) { return std::make_unique<FaultyRemote>(std::move(inner), fault); };
+  options.wrap_remote = [&](auto inner) { return with_faults(std::move(inner), fault); };
   Host a(cluster, options);
   const std::string bytes(200'000, 'x');
   ASSERT_TRUE(a.publish_file(path, bytes));

@@ -22,9 +22,7 @@ class Winners : public ::testing::Test {
   }
   /// Of a host whose publishes wait until the other's has come.
   [[nodiscard]] HostOptions late(HostOptions result) const {
-    result.wrap_remote = [fault = fault_](std::unique_ptr<remote::Remote> inner) {
-      return std::make_unique<FaultyRemote>(std::move(inner), fault);
-    };
+    result.wrap_remote = [fault = fault_](auto inner) { return with_faults(std::move(inner), fault); };
     return result;
   }
   static std::string tuning(int warps) { return R"({"XBLOCK": 8, "num_warps": )" + std::to_string(warps) + "}"; }

@@ -10,7 +10,8 @@
 
 #include "inductorfs/base/result.h"
 #include "inductorfs/layout/selection.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/blobs.h"
+#include "inductorfs/remote/index.h"
 #include "inductorfs/store/blob_store.h"
 
 /// Files that hold artefacts of a cluster, for another cluster (`inductorfs export`, `inductorfs import`).
@@ -52,15 +53,15 @@ using OnProgress = std::function<void(const Report&)>;
 
 /// Writes what the cluster has of the excerpt. `spool` holds a few blobs at a time. Blocks on the network and both
 /// disks; kInvalid when the excerpt names what is not there. What has been written before an error is no archive.
-[[nodiscard]] Result<Report> write_archive(remote::Remote& remote, store::BlobStore& spool, const Excerpt& excerpt,
-                                           int fd, const OnProgress& progress);
+[[nodiscard]] Result<Report> write_archive(remote::Blobs& blobs, remote::Index& index, store::BlobStore& spool,
+                                           const Excerpt& excerpt, int fd, const OnProgress& progress);
 
 /// Publishes what an archive has and the cluster lacks. `spool` takes all blobs of the archive before the first one is
 /// published, so that nothing of a damaged file is. kInvalid: the file is no archive, a damaged one, or one of a
 /// newer version; through a pipe that is kCorrupt or kNotSupported. After another error the import can be repeated.
 /// Leaves out what is for nobody of `audience`. kNoSpace, before anything is unpacked: the disk has less than `room`
 /// bytes, which the blobs may take.
-[[nodiscard]] Result<Report> read_archive(remote::Remote& remote, store::BlobStore& spool, int fd,
+[[nodiscard]] Result<Report> read_archive(remote::Index& index, store::BlobStore& spool, int fd,
                                           const Audience& audience, uint64_t room, const OnProgress& progress);
 
 }  // namespace inductorfs::archive

@@ -16,7 +16,7 @@
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/layout/selection.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 #include "inductorfs/store/blob_store.h"
 
 /// What this host knows of the cluster, and what it still has to tell the cluster.
@@ -116,9 +116,9 @@ class Catalog {
   /// Opens the database. Errors: kBusy, kNotSupported (the file of a newer version), kNoSpace, kReadOnly. A damaged
   /// file is set aside (`<file>.damaged`), counted, and made anew: everything but the publish queue comes again from
   /// the cluster. `remote`, `store` and `counters` must outlive this object.
-  [[nodiscard]] static Result<std::unique_ptr<Catalog>> open(const CatalogOptions& options, remote::Remote& remote,
-                                                             store::BlobStore& store, ScopeAccepts scope_accepts,
-                                                             Counters& counters);
+  [[nodiscard]] static Result<std::unique_ptr<Catalog>> open(const CatalogOptions& options, remote::Blobs& blobs,
+                                                             remote::Index& index, store::BlobStore& store,
+                                                             ScopeAccepts scope_accepts, Counters& counters);
 
   /// Starts the threads. Must be called once, after the listeners are known.
   virtual void start(ChangeListener on_change, PublishListener on_publish) = 0;

@@ -19,7 +19,7 @@
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/host/learned_environments.h"
 #include "inductorfs/layout/scope.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 #include "inductorfs/vfs/file_system.h"
 #include "place_reader.h"
 

@@ -7,7 +7,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/layout/scope.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 /// The answers of `inductorfs fingerprint`, and how one scope differs from others: JSON, and text made from that JSON.
 namespace inductorfs::host {

@@ -6,7 +6,7 @@
 
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/layout/layout.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 /// Says which scopes of a cluster the jobs of this host may come to use. Pure; safe for concurrent use.
 namespace inductorfs::host {

@@ -35,12 +35,13 @@ struct ClusterRequest {
 /// Does what is asked, and returns a JSON object: `nodes` with what each mount has said of itself (bounded, and
 /// printable only through config::text_at()), `age_s` and, after an order, `obeyed`; of a purge also what it found.
 /// Blocks for `acknowledged`, and as long as the server needs to be walked; `cancelled` ends the wait.
-[[nodiscard]] Result<config::Json> run_cluster_request(remote::Remote& remote, const ClusterRequest& request,
+[[nodiscard]] Result<config::Json> run_cluster_request(remote::Index& index, remote::Operators& cluster,
+                                                       const ClusterRequest& request,
                                                        const std::function<bool()>& cancelled);
 
 /// Opens the cluster that these settings name, for a command. `client` is the name that the server lists. kInvalid when
 /// the settings, or the server, are wrong; kUnavailable when no server answers now. `counters` must outlive the remote.
-[[nodiscard]] Result<std::unique_ptr<remote::Remote>> open_cluster(const config::Settings& settings, Counters& counters,
-                                                                   const std::string& client);
+[[nodiscard]] Result<remote::Remote> open_cluster(const config::Settings& settings, Counters& counters,
+                                                  const std::string& client);
 
 }  // namespace inductorfs::mount

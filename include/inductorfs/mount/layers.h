@@ -16,7 +16,6 @@
 #include "inductorfs/host/learn.h"
 #include "inductorfs/ledger/ledger.h"
 #include "inductorfs/remote/remote.h"
-#include "inductorfs/remote/write_condition.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/file_system.h"
@@ -37,7 +36,7 @@ struct Layers {
   std::unique_ptr<store::BlobStore> store;
   std::shared_ptr<remote::WriteCondition> writes = std::make_shared<remote::WriteCondition>();  ///< of the remote
   std::shared_ptr<Secrets> secrets;                                                             ///< of the remote
-  std::unique_ptr<remote::Remote> remote;
+  remote::Remote remote;
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<ledger::Ledger> ledger;
   std::unique_ptr<vfs::FileSystem> file_system;

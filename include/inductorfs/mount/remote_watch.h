@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/operators.h"
 #include "inductorfs/remote/write_condition.h"
 
 namespace inductorfs::mount {
@@ -29,7 +29,7 @@ class RemoteWatch {
   /// `address` goes into the log, so it must be without secrets; empty when the mount has no remote. `entries` returns
   /// how many entries of the cluster the mount knows; any thread calls it, and it may wait for the catalog. `renew` has
   /// the files of the remote read anew, by the thread, now and then; false: some were never read, so soon again.
-  RemoteWatch(remote::Remote& remote, std::shared_ptr<const remote::WriteCondition> writes, std::string address,
+  RemoteWatch(remote::Operators& remote, std::shared_ptr<const remote::WriteCondition> writes, std::string address,
               std::function<uint64_t()> entries, Renew renew)
       : remote_(remote),
         writes_(std::move(writes)),
@@ -50,10 +50,10 @@ class RemoteWatch {
  private:
   void watch_until(const std::stop_token& stop);
   void learn();
-  void note(const remote::Remote::Health& health);
+  void note(const remote::Operators::Health& health);
   void note_refusal(const std::string& why);
 
-  remote::Remote& remote_;
+  remote::Operators& remote_;
   std::shared_ptr<const remote::WriteCondition> writes_;
   std::string address_;
   std::function<uint64_t()> entries_;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/options.h"
 
 /// A look at the server behind a remote, or at what is needed to reach it, for an operator who asks what is wrong.
 namespace inductorfs::remote {

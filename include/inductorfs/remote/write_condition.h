@@ -2,12 +2,11 @@
 #pragma once
 
 #include <array>
-#include <memory>
 #include <string>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/base/result.h"
 
 namespace inductorfs::remote {
 
@@ -39,9 +38,5 @@ class WriteCondition {
   };
   Guarded<std::array<Noted, 2>> noted_;
 };
-
-/// As open_redis(), and tells `writes` how the writes end.
-[[nodiscard]] Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters,
-                                                         std::shared_ptr<WriteCondition> writes);
 
 }  // namespace inductorfs::remote

@@ -20,7 +20,8 @@
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/layout/selection.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
+#include "inductorfs/remote/leases.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/takeover/region.h"
 #include "inductorfs/vfs/operations.h"
@@ -197,7 +198,8 @@ class FileSystem {
   /// background. All references must outlive this object. Errors are those of BlobStore::open.
   [[nodiscard]] static Result<std::unique_ptr<FileSystem>> open(const FileSystemOptions& options, const Host& host,
                                                                 catalog::Catalog& catalog, store::BlobStore& store,
-                                                                remote::Remote& remote, Counters& counters);
+                                                                remote::Blobs& blobs, remote::Leases& leases,
+                                                                Counters& counters);
   /// What belongs to this object, and lives as long.
   [[nodiscard]] virtual Operations operations() = 0;
   [[nodiscard]] virtual Inspection& inspection() = 0;

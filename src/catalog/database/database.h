@@ -13,7 +13,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/entry.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 struct sqlite3;
 

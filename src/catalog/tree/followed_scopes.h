@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 namespace inductorfs::catalog {
 

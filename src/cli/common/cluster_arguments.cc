@@ -71,7 +71,7 @@ Result<Json> ClusterArguments::ask(mount::ClusterRequest request, const config::
   // What the daemon would check.
   INDUCTORFS_TRY_ASSIGN(const auto checked, mount::cluster_request(mount::to_json(request)));
   INDUCTORFS_TRY_ASSIGN(const auto cluster, mount::open_cluster(settings, counters, "inductorfs-operator"));
-  return mount::run_cluster_request(*cluster, checked, [] { return false; });
+  return mount::run_cluster_request(*cluster.index, *cluster.operators, checked, [] { return false; });
 }
 
 void add_acknowledge_timeout(Words& words, int64_t& seconds) {

@@ -23,7 +23,8 @@
 namespace inductorfs::mount {
 
 using config::Json;
-using remote::Remote;
+using remote::Index;
+using remote::Operators;
 using Kind = ClusterRequest::Kind;
 
 namespace {
@@ -56,7 +57,7 @@ void sort(Json& nodes) {
 }
 
 /// Each record as its mount has written it, with its age. A record that is no JSON object is shown by its id alone.
-Result<Json> nodes_of(Remote& cluster) {
+Result<Json> nodes_of(Operators& cluster) {
   INDUCTORFS_TRY_ASSIGN(auto records, cluster.list_nodes(remote::kNodesLimit, soon()));
   Json nodes = Json::array();
   for (const remote::NodeRecord& record : records) {
@@ -79,7 +80,7 @@ using HasObeyed = std::function<bool(const Json& node)>;
 /// The nodes, each with `obeyed`, when all have, or time is over. The order stands: that they could not be listed once
 /// is no reason to leave the rest undone. A server that is full forgets records: whoever was listed once is waited for,
 /// and where nobody was at first, the first to write its record again, because it obeys, may not be the only one.
-Json await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
+Json await(Operators& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
            const std::function<bool()>& cancelled) {
   const Deadline deadline = Deadline::after(patience);
   std::map<std::string, Json> awaited;  // by id
@@ -103,7 +104,7 @@ Json await(Remote& cluster, Milliseconds patience, const HasObeyed& has_obeyed,
 }
 
 /// The largest number under this name that a mount tells: a server may have lost the orders that the mounts still hold.
-int64_t largest_heard(Remote& cluster, const char* name) {
+int64_t largest_heard(Operators& cluster, const char* name) {
   uint64_t largest = 0;
   for (const Json& node : nodes_of(cluster).value_or(Json::array())) {
     largest = std::max(largest, config::number_at(node, name));
@@ -112,7 +113,7 @@ int64_t largest_heard(Remote& cluster, const char* name) {
 }
 
 using Change = std::function<void(Orders&, int64_t server_time)>;
-Result<void> change_orders(Remote& cluster, const Change& change) {
+Result<void> change_orders(Operators& cluster, const Change& change) {
   for (int attempt = 0; attempt < kOrderAttempts; ++attempt) {
     INDUCTORFS_TRY_ASSIGN(const auto now, cluster.read_orders(soon()));
     Orders orders = parse_orders(now.text).value_or(Orders{});
@@ -123,7 +124,7 @@ Result<void> change_orders(Remote& cluster, const Change& change) {
   return fail(ErrorCode::kBusy, "others change the cluster's orders at the same time; try again");
 }
 
-Result<Json> freeze(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
+Result<Json> freeze(Operators& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
   FreezeOrder order;
   order.id = random_id();
   order.frozen = request.kind == Kind::kFreeze;
@@ -142,9 +143,9 @@ Result<Json> freeze(Remote& cluster, const ClusterRequest& request, const std::f
 }
 
 /// The scopes that are to be walked. With a version of torch the selection is narrowed to them.
-Result<std::vector<remote::ScopeId>> scopes_of(Remote& cluster, const ClusterRequest& request,
+Result<std::vector<remote::ScopeId>> scopes_of(Index& index, const ClusterRequest& request,
                                                layout::Selection& selection) {
-  INDUCTORFS_TRY_ASSIGN(const auto announced, cluster.list_scopes(remote::kAnnouncedScopesLimit, soon()));
+  INDUCTORFS_TRY_ASSIGN(const auto announced, index.list_scopes(remote::kAnnouncedScopesLimit, soon()));
   std::set<remote::ScopeId> found;
   for (const remote::ScopeInformation& scope : announced) {
     const bool is_meant = request.torch.empty() || layout::is_of_torch(scope.text, request.torch);
@@ -175,7 +176,7 @@ Result<std::vector<remote::ScopeId>> scopes_of(Remote& cluster, const ClusterReq
 }
 
 /// Adds what one pass over all scopes found to `total`; what it looked at only where it `counts`.
-Result<void> purge_entries(Remote& cluster, const std::vector<remote::ScopeId>& scopes,
+Result<void> purge_entries(Operators& cluster, const std::vector<remote::ScopeId>& scopes,
                            const layout::Selection& selection, bool dry_run, bool counts, remote::PurgeReport& total) {
   for (const remote::ScopeId& scope : scopes) {
     const auto selects = [&](const codec::Entry& entry) { return selection.selects(scope, entry); };
@@ -214,15 +215,15 @@ void begin_anew(remote::PurgeReport& report, bool dry_run) {
 
 /// First what is there; then the order to all mounts, so that they have heard of it in the log; when they have obeyed,
 /// what they published meanwhile. All of it is added to `report`.
-Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled,
-                   remote::PurgeReport& report) {
+Result<Json> purge(Index& index, Operators& cluster, const ClusterRequest& request,
+                   const std::function<bool()>& cancelled, remote::PurgeReport& report) {
   layout::Selection selection = request.selection;
   INDUCTORFS_TRY_ASSIGN(const auto now, cluster.read_orders(soon()));
   if (request.older_than) {
     const int64_t age = std::chrono::duration_cast<Milliseconds>(*request.older_than).count();
     selection.before_ns = std::max<int64_t>(now.server_time - age, 0) * kNanosecondsPerMillisecond;
   }
-  INDUCTORFS_TRY_ASSIGN(const auto scopes, scopes_of(cluster, request, selection));
+  INDUCTORFS_TRY_ASSIGN(const auto scopes, scopes_of(index, request, selection));
   begin_anew(report, request.dry_run);
   const uint64_t removed_before = report.removed;
   const Result<void> first = purge_entries(cluster, scopes, selection, request.dry_run, true, report);
@@ -255,16 +256,17 @@ Result<Json> purge(Remote& cluster, const ClusterRequest& request, const std::fu
 
 /// What a server has done whose place another one has taken counts for nothing: then all begins anew. What a purge
 /// has removed there is told all the same.
-Result<Json> at_one_server(Remote& cluster, const ClusterRequest& request, const std::function<bool()>& cancelled) {
+Result<Json> at_one_server(Index& index, Operators& cluster, const ClusterRequest& request,
+                           const std::function<bool()>& cancelled) {
   constexpr int kAttempts = 3;
   remote::PurgeReport removed;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const uint64_t before = cluster.server_changes();
-    auto done = request.kind == Kind::kPurge ? purge(cluster, request, cancelled, removed)
+    const uint64_t before = index.server_changes();
+    auto done = request.kind == Kind::kPurge ? purge(index, cluster, request, cancelled, removed)
                                              : freeze(cluster, request, cancelled);
     if (done && attempt > 0) (*done)["began_anew"] = attempt;
-    if (done || !cancelled()) INDUCTORFS_TRY(cluster.confirm_server(soon()));
-    if (cluster.server_changes() == before || cancelled()) return done;
+    if (done || !cancelled()) INDUCTORFS_TRY(index.confirm_server(soon()));
+    if (index.server_changes() == before || cancelled()) return done;
   }
   return fail(ErrorCode::kUnavailable,
               "the Sentinels have named another master each time, so it is not known what the cluster has kept: try "
@@ -313,21 +315,20 @@ Result<ClusterRequest> cluster_request(const Json& json) {
   return request;
 }
 
-Result<Json> run_cluster_request(Remote& cluster, const ClusterRequest& request,
+Result<Json> run_cluster_request(Index& index, Operators& cluster, const ClusterRequest& request,
                                  const std::function<bool()>& cancelled) {
-  if (request.kind != Kind::kNodes) return at_one_server(cluster, request, cancelled);
+  if (request.kind != Kind::kNodes) return at_one_server(index, cluster, request, cancelled);
   INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
   return Json::object({{"nodes", std::move(nodes)}});
 }
 
-Result<std::unique_ptr<Remote>> open_cluster(const config::Settings& settings, Counters& counters,
-                                             const std::string& client) {
+Result<remote::Remote> open_cluster(const config::Settings& settings, Counters& counters, const std::string& client) {
   remote::RemoteOptions options = remote_options(settings, client);
   options.without_progress = kAskPatience;  // nobody's lookup waits for it
   const std::string shown = "remote " + log::redact_url(settings.remote);
   auto opened = remote::open_redis(options, counters);
   if (!opened) return wrong_option(std::move(opened).error().with_context(shown));
-  auto facts = (*opened)->probe(soon());
+  auto facts = opened->operators->probe(soon());
   if (facts) return opened;
   const bool is_wrong = is_wrong_server(facts.error());
   Error why = std::move(facts).error().with_context(shown);

@@ -130,7 +130,7 @@ std::optional<std::string> bytes_of(Layers& layers, const codec::Entry& entry, D
     if (bytes && codec::digest_of(*bytes) == entry.digest) return *std::move(bytes);
   }
   MemorySink sink(entry.digest);
-  layers.remote->fetch({&entry.digest, 1}, sink, deadline);
+  layers.remote.blobs->fetch({&entry.digest, 1}, sink, deadline);
   return sink.take();
 }
 

@@ -69,8 +69,8 @@ void Heartbeat::stop() {
 }
 
 void Heartbeat::leave() {
-  if (settings_.remote.empty() || !layers_.remote->health().reachable) return;
-  layers_.remote->leave(id_, Deadline::after(kLeavePatience));
+  if (settings_.remote.empty() || !layers_.remote.operators->health().reachable) return;
+  layers_.remote.operators->leave(id_, Deadline::after(kLeavePatience));
 }
 
 void Heartbeat::run() {
@@ -92,7 +92,7 @@ Heartbeat::Next Heartbeat::beat() {
   const SteadyTime now = std::chrono::steady_clock::now();
   const std::string text = settings_.read_only ? std::string() : record();
   const bool is_due = text != sent_ || now - sent_at_ >= kRecordInterval;
-  const auto answer = layers_.remote->beat(id_, is_due ? text : std::string(), Deadline::after(kPatience));
+  const auto answer = layers_.remote.operators->beat(id_, is_due ? text : std::string(), Deadline::after(kPatience));
   const bool is_away =
       !answer && (answer.error().code() == ErrorCode::kUnavailable || answer.error().code() == ErrorCode::kTimedOut);
   if (is_away) return Next::kRetry;

@@ -110,7 +110,7 @@ class Misses {
 
   bool learn_scopes() {
     if (std::exchange(asked_, true)) return trouble_.empty();
-    Result<Scopes> scopes = layers_.remote->list_scopes(kMostScopes, deadline_);
+    Result<Scopes> scopes = layers_.remote.index->list_scopes(kMostScopes, deadline_);
     if (scopes) {
       scopes_ = std::move(*scopes);
     } else {
@@ -132,7 +132,7 @@ class Misses {
     if (others.size() > kMostAsked) others.resize(kMostAsked);
     std::vector<remote::ScopeId> ids;
     for (const auto& [differences, other] : others) ids.push_back(other->id);
-    const Result<std::vector<remote::ScopeId>> found = layers_.remote->scopes_with(key, ids, deadline_);
+    const Result<std::vector<remote::ScopeId>> found = layers_.remote.index->scopes_with(key, ids, deadline_);
     Scopes holders;
     for (const auto& [differences, other] : others) {
       if (found && std::find(found->begin(), found->end(), other->id) != found->end()) holders.push_back(*other);

@@ -13,7 +13,7 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/mount/cluster_control.h"
-#include "inductorfs/remote/nodes.h"
+#include "inductorfs/remote/operators.h"
 
 namespace inductorfs::mount {
 

@@ -11,8 +11,8 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/layout/selection.h"
 
-/// What an operator has ordered for all mounts of a cluster (Remote::replace_orders), and what a mount has heard of it.
-/// docs/formats.md has both as JSON. Whatever the JSON holds, these functions give bounded and printable values.
+/// What an operator has ordered for all mounts of a cluster (Operators::replace_orders), and what a mount has heard of
+/// it. docs/formats.md has both as JSON. Whatever the JSON holds, these functions give bounded and printable values.
 namespace inductorfs::mount {
 
 /// The latest freeze, or its end. While it is in force, no mount shows what the cluster has, and none publishes.

@@ -57,7 +57,7 @@ RemoteWatch::Knowledge RemoteWatch::knowledge() const {
 
 std::string RemoteWatch::summary() const {
   if (address_.empty()) return "serving as a local cache, without a remote";
-  const remote::Remote::Health health = remote_.health();
+  const remote::Operators::Health health = remote_.health();
   std::string line = "serving, " + grouped(entries_()) + " entries; remote " + address_;
   const auto since = away_since_.with([](const std::optional<std::time_t>& away) { return away; });
   const remote::WriteCondition::Refusal refusal = writes_->refusal();
@@ -91,7 +91,7 @@ void RemoteWatch::watch_until(const std::stop_token&) {
       learn();
       stale_at = std::chrono::steady_clock::now() + kFactsLifetime;
     }
-    const remote::Remote::Health health = remote_.health();
+    const remote::Operators::Health health = remote_.health();
     const std::string refusal = health.reachable ? writes_->refusal().why : std::string();
     const bool refuses = !refusal.empty();
     const bool changed = told != health.reachable || told_refusal != refuses;
@@ -130,7 +130,7 @@ void RemoteWatch::learn() {
   });
 }
 
-void RemoteWatch::note(const remote::Remote::Health& health) {
+void RemoteWatch::note(const remote::Operators::Health& health) {
   away_since_.with([&](std::optional<std::time_t>& away) {
     away = health.reachable ? std::nullopt : std::optional<std::time_t>(std::time(nullptr));
   });

@@ -61,7 +61,7 @@ Error unreached(const config::Settings& settings, const Error& error) {
                                  remedy_for(settings) + ", and try again");
 }
 
-std::string remote_warning(const config::Settings& settings, const remote::Remote::Health& health) {
+std::string remote_warning(const config::Settings& settings, const remote::Operators::Health& health) {
   if (settings.remote.empty() || health.reachable) return {};
   std::string why = health.last_error.empty() ? "no answer yet" : health.last_error;
   // A port that wants TLS says no more than this to a plain command.

@@ -128,7 +128,7 @@ class Spool {
   std::unique_ptr<store::BlobStore> store_;
 };
 
-Result<std::unique_ptr<remote::Remote>> open_named(const config::Settings& settings, Counters& counters) {
+Result<remote::Remote> open_named(const config::Settings& settings, Counters& counters) {
   if (settings.remote.empty()) {
     return fail(ErrorCode::kInvalid, "no cluster is named: give --remote URL, or set INDUCTORFS_REMOTE");
   }
@@ -188,10 +188,11 @@ Result<archive::Report> export_cluster(const config::Settings& settings, const a
     if (::isatty(STDOUT_FILENO) == 1) {
       return fail(ErrorCode::kInvalid, "an archive is no text for a terminal: name a file, or use a pipe");
     }
-    return archive::write_archive(*remote, spool->store(), excerpt, STDOUT_FILENO, progress);
+    return archive::write_archive(*remote.blobs, *remote.index, spool->store(), excerpt, STDOUT_FILENO, progress);
   }
   INDUCTORFS_TRY_ASSIGN(auto output, OutputFile::open(file, end));
-  INDUCTORFS_TRY_ASSIGN(auto report, archive::write_archive(*remote, spool->store(), excerpt, output.fd(), progress));
+  INDUCTORFS_TRY_ASSIGN(auto report, archive::write_archive(*remote.blobs, *remote.index, spool->store(), excerpt,
+                                                            output.fd(), progress));
   INDUCTORFS_TRY(output.keep());
   return report;
 }
@@ -206,14 +207,14 @@ Result<archive::Report> import_cluster(const config::Settings& settings, const s
     if (!input) return wrong_path(fail_to("read the archive", file, "name one that inductorfs export wrote").value());
   }
   INDUCTORFS_TRY_ASSIGN(const auto remote, open_named(settings, counters));
-  const auto orders = remote->read_orders(Deadline::after(kProbePatience));
+  const auto orders = remote.operators->read_orders(Deadline::after(kProbePatience));
   const auto parsed = orders ? parse_orders(orders->text) : std::nullopt;
   if (parsed && parsed->freeze.frozen) {
     return fail(ErrorCode::kUnavailable, frozen_text(parsed->freeze) + "; lift that with inductorfs freeze --lift");
   }
   INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
-  return archive::read_archive(*remote, spool->store(), input ? input.get() : STDIN_FILENO, audience, spool->room(),
-                               progress);
+  return archive::read_archive(*remote.index, spool->store(), input ? input.get() : STDIN_FILENO, audience,
+                               spool->room(), progress);
 }
 
 }  // namespace inductorfs::mount

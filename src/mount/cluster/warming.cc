@@ -125,22 +125,22 @@ class Warming::Sink final : public remote::BlobSink {
 };
 
 Result<void> Warming::go_on(Deadline slice, const std::function<bool()>& cancelled) {
-  const std::unique_ptr<remote::Remote> own = layers_.remote->cancellable(cancelled);
-  remote::Remote& remote = own != nullptr ? *own : *layers_.remote;
+  const auto blobs = layers_.remote.blobs->blobs_until(cancelled);
+  const auto index = layers_.remote.index->index_until(cancelled);
   do {
     waiting_.clear();
     switch (phase_) {
       case Phase::kScopes:
-        INDUCTORFS_TRY(find_scopes(remote));
+        INDUCTORFS_TRY(find_scopes(*index));
         break;
       case Phase::kEntries:
-        read_entries(remote);
+        read_entries(*index);
         break;
       case Phase::kCompare:
         compare(slice);
         break;
       case Phase::kFetch:
-        fetch(remote);
+        fetch(*blobs);
         break;
       case Phase::kDone:
         return {};
@@ -152,7 +152,7 @@ Result<void> Warming::go_on(Deadline slice, const std::function<bool()>& cancell
 
 // ---- what is in question
 
-Result<void> Warming::find_scopes(remote::Remote& remote) {
+Result<void> Warming::find_scopes(remote::Index& index) {
   if (!selection_.family.empty() && shared_family(selection_.family) == nullptr) {
     std::vector<std::string> names;
     for (const layout::Rule& rule : layout::all_rules()) {
@@ -167,7 +167,7 @@ Result<void> Warming::find_scopes(remote::Remote& remote) {
     return fail(ErrorCode::kInvalid, "--pattern " + config::printable(selection_.pattern) + ": " + problem);
   }
   const Result<std::vector<remote::ScopeInformation>> announced =
-      remote.list_scopes(remote::kAnnouncedScopesLimit, Deadline::after(kAskPatience));
+      index.list_scopes(remote::kAnnouncedScopesLimit, Deadline::after(kAskPatience));
   if (!announced) {
     if (!is_temporary(announced.error())) return fail(announced.error());
     waiting_ = announced.error().what();
@@ -217,7 +217,7 @@ Result<void> Warming::narrow_to_scope(const std::vector<remote::ScopeInformation
                   ": the cluster has announced no such scope: inductorfs explain shows the scope of a path");
 }
 
-void Warming::read_entries(remote::Remote& remote) {
+void Warming::read_entries(remote::Index& index) {
   if (next_scope_ == scopes_.size()) {
     seen_.clear();
     std::stable_sort(found_.begin(), found_.end(),
@@ -226,7 +226,7 @@ void Warming::read_entries(remote::Remote& remote) {
     return;
   }
   const Scope& scope = scopes_[next_scope_];
-  Result<remote::Delta> delta = remote.read_changes(scope.id, position_, Deadline::after(kAskPatience));
+  Result<remote::Delta> delta = index.read_changes(scope.id, position_, Deadline::after(kAskPatience));
   if (!delta) {
     if (is_temporary(delta.error())) {
       waiting_ = delta.error().what();
@@ -316,7 +316,7 @@ std::vector<Warming::Blob> Warming::next_batch() {
   return batch;
 }
 
-void Warming::fetch(remote::Remote& remote) {
+void Warming::fetch(remote::Blobs& blobs) {
   const std::vector<Blob> batch = next_batch();
   if (batch.empty()) {
     if (missing_.empty()) phase_ = Phase::kDone;
@@ -328,7 +328,7 @@ void Warming::fetch(remote::Remote& remote) {
   const uint64_t evicted = layers_.store->usage().evicted;
   Sink sink(*this, batch);
   Budget budget(Deadline::after(Warmer::kFetchPatience), kAskPatience, std::chrono::steady_clock::now());
-  remote.fetch_within(digests, sink, budget);
+  blobs.fetch_within(digests, sink, budget);
   std::vector<Blob> unsettled;
   std::copy_if(batch.begin(), batch.end(), std::back_inserter(unsettled),
                [&](const Blob& blob) { return !sink.is_settled(blob.digest); });

@@ -49,12 +49,12 @@ class Warming {
   };
   class Sink;
 
-  [[nodiscard]] Result<void> find_scopes(remote::Remote& remote);
+  [[nodiscard]] Result<void> find_scopes(remote::Index& index);
   [[nodiscard]] Result<void> narrow_to_scope(const std::vector<remote::ScopeInformation>& announced);
-  void read_entries(remote::Remote& remote);
+  void read_entries(remote::Index& index);
   void take(const codec::Entry& entry, const Scope& scope);
   void compare(Deadline slice);
-  void fetch(remote::Remote& remote);
+  void fetch(remote::Blobs& blobs);
   [[nodiscard]] std::vector<Blob> next_batch();
   [[nodiscard]] uint64_t capacity() const;
   void settle(const Blob& blob, const Result<void>& outcome);

@@ -11,7 +11,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/redis/listener.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/options.h"
 #include "remote/client/shards.h"
 
 namespace inductorfs::remote {

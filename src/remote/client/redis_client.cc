@@ -199,9 +199,9 @@ void RedisClient::close_idle() {
   }
 }
 
-Remote::Health RedisClient::health() const {
+Operators::Health RedisClient::health() const {
   const auto condition = shared_->server ? shared_->server->condition() : shared_->shards->condition();
-  return Remote::Health{condition.reachable, shared_->address, condition.last_error};
+  return Operators::Health{condition.reachable, shared_->address, condition.last_error};
 }
 
 std::unique_ptr<ChannelListeners> RedisClient::take_listeners() {

@@ -12,7 +12,8 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/redis/master_watch.h"
 #include "inductorfs/redis/url.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/operators.h"
+#include "inductorfs/remote/options.h"
 #include "remote/client/channel_listeners.h"
 #include "remote/client/conversation.h"
 #include "remote/client/server_link.h"
@@ -60,8 +61,8 @@ class RedisClient {
 
   [[nodiscard]] const RemoteOptions& options() const { return shared_->options; }
   [[nodiscard]] Counters& counters() const { return shared_->counters; }
-  [[nodiscard]] Remote::Health health() const;
-  /// Remote::server_changes() and Remote::confirm_server().
+  [[nodiscard]] Operators::Health health() const;
+  /// Index::server_changes() and Index::confirm_server().
   [[nodiscard]] uint64_t server_changes() const { return shared_->masters ? shared_->masters->changes() : 0; }
   [[nodiscard]] Result<void> confirm_server(Deadline deadline) const {
     return shared_->masters ? shared_->masters->ask_now(deadline) : Result<void>();

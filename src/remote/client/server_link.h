@@ -10,7 +10,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/redis/connection.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/options.h"
 #include "remote/client/breaker.h"
 #include "remote/client/pool.h"
 

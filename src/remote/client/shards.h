@@ -12,7 +12,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/redis/url.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/options.h"
 #include "remote/client/server_link.h"
 #include "remote/client/slot_map.h"
 

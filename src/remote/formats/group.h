@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "inductorfs/base/result.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 /// What both kinds of remote make from a group before anything is stored. The functions are pure.
 namespace inductorfs::remote {

@@ -11,7 +11,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/redis/connection.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 #include "remote/formats/keys.h"
 
 /// The end of a scope's history on the server.

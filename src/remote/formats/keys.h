@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 #include "remote/client/conversation.h"
 
 namespace inductorfs::remote {
@@ -47,7 +47,7 @@ inline void tell_followers(const Conversation& channel, const ScopeKeys& keys, s
 /// ZSET: the ids of announced scopes by the server's time of their last announcement, in milliseconds.
 [[nodiscard]] inline std::string scope_registry_key(const std::string& prefix) { return prefix + ":scopes"; }
 
-/// STRING: a host gathers the blobs of which this digest is the least (Remote::gather); lives for minutes.
+/// STRING: a host gathers the blobs of which this digest is the least (Blobs::gather); lives for minutes.
 [[nodiscard]] inline std::string gathering_key(const std::string& prefix, const codec::Digest& least) {
   return prefix + ":gathering:" + least.to_hex();
 }

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 #include "remote/client/redis_client.h"
 #include "remote/formats/keys.h"
 #include "remote/operations/lifetime.h"

@@ -8,7 +8,8 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
+#include "inductorfs/remote/options.h"
 
 /// How long data in the cluster live without being used, and which host renews them.
 ///

@@ -31,9 +31,9 @@ inline constexpr size_t kRecordsPerRead = 32;
 /// replica, or lacks its replicas.
 [[nodiscard]] bool refuses_writes(const redis::Reply& reply);
 
-/// A cluster behind one Redis server, or behind the shards of a Redis Cluster. Each operation has the contract of
-/// Remote's, blocks up to its deadline, and stands in the source of its kind. Safe for concurrent use.
-class RedisRemote final : public Remote {
+/// A cluster behind one Redis server, or behind the shards of a Redis Cluster. Each operation stands in the source of
+/// its kind. Safe for concurrent use.
+class RedisRemote final : public Blobs, public Index, public Operators, public Leases {
  public:
   /// What all handles to one server share.
   struct Shared {
@@ -86,11 +86,13 @@ class RedisRemote final : public Remote {
   Health health() const override { return session_.health(); }
   uint64_t server_changes() const override { return session_.server_changes(); }
   Result<void> confirm_server(Deadline deadline) override { return session_.confirm_server(deadline); }
-  std::unique_ptr<Remote> cancellable(std::function<bool()> cancelled) override {
-    return std::make_unique<RedisRemote>(session_.cancellable(std::move(cancelled)), shared_, writes_);
-  }
+  std::shared_ptr<Blobs> blobs_until(std::function<bool()> cancelled) override { return until(std::move(cancelled)); }
+  std::shared_ptr<Index> index_until(std::function<bool()> cancelled) override { return until(std::move(cancelled)); }
 
  private:
+  [[nodiscard]] std::shared_ptr<RedisRemote> until(std::function<bool()> cancelled) const {
+    return std::make_shared<RedisRemote>(session_.cancellable(std::move(cancelled)), shared_, writes_);
+  }
   static tl::unexpected<Error> read_only();
   static tl::unexpected<Error> no_orders();
   /// Keeps the keys of followed scopes alive. Keys that this user may not renew are left to others.

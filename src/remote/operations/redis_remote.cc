@@ -54,19 +54,16 @@ void RedisRemote::announce_again(const ScopeId& scope, Deadline deadline) {
   if (due && !announce(*due, deadline)) session_.counters().get("remote.announce_failed").add();
 }
 
-Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters) {
-  return open_redis(options, counters, std::make_shared<WriteCondition>());
-}
-
-Result<std::unique_ptr<Remote>> open_redis(const RemoteOptions& options, Counters& counters,
-                                           std::shared_ptr<WriteCondition> writes) {
+Result<Remote> open_redis(const RemoteOptions& options, Counters& counters, std::shared_ptr<WriteCondition> writes) {
   INDUCTORFS_TRY_ASSIGN(auto endpoint, endpoint_of(options));
   if (!is_good_prefix(options.prefix)) {
     return fail(ErrorCode::kInvalid, "the key prefix is 1 to 64 letters, digits, and - _ .");
   }
   if (options.blob_lifetime.count() <= 0) return fail(ErrorCode::kInvalid, "the lifetime of blobs must be positive");
-  return std::make_unique<RedisRemote>(RedisClient(options, std::move(endpoint), counters),
-                                       std::make_shared<RedisRemote::Shared>(options), std::move(writes));
+  if (!writes) writes = std::make_shared<WriteCondition>();
+  auto all = std::make_shared<RedisRemote>(RedisClient(options, std::move(endpoint), counters),
+                                           std::make_shared<RedisRemote::Shared>(options), std::move(writes));
+  return Remote{all, all, all, all};
 }
 
 }  // namespace inductorfs::remote

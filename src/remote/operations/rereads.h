@@ -5,7 +5,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 
 namespace inductorfs::remote {
 

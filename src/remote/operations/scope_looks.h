@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/index.h"
 #include "remote/client/conversation.h"
 #include "remote/formats/head.h"
 #include "remote/formats/keys.h"

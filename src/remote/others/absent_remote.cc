@@ -4,33 +4,28 @@
 namespace inductorfs::remote {
 namespace {
 
-class AbsentRemote final : public remote::Remote {
+class AbsentRemote final : public Blobs, public Index, public Operators, public Leases {
  public:
   explicit AbsentRemote(std::string why) : why_(std::move(why)) {}
 
-  void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline) override {
+  void fetch(std::span<const codec::Digest> digests, BlobSink& sink, Deadline) override {
     for (const codec::Digest& digest : digests) sink.done(digest, absent());
   }
-  Result<remote::PublishOutcome> publish(const remote::PublishGroup&, remote::BlobSource&, Deadline) override {
+  Result<PublishOutcome> publish(const PublishGroup&, BlobSource&, Deadline) override { return absent(); }
+  Result<Delta> read_changes(const ScopeId&, const Position&, Deadline) override { return absent(); }
+  Result<std::vector<ScopeId>> wait_for_changes(const std::vector<std::pair<ScopeId, Position>>&, Milliseconds,
+                                                const std::function<bool()>&) override {
     return absent();
   }
-  Result<remote::Delta> read_changes(const remote::ScopeId&, const remote::Position&, Deadline) override {
+  Result<void> report_lost(const ScopeId&, const std::string&, const codec::Digest&, Deadline) override {
     return absent();
   }
-  Result<std::vector<remote::ScopeId>> wait_for_changes(
-      const std::vector<std::pair<remote::ScopeId, remote::Position>>&, Milliseconds,
-      const std::function<bool()>&) override {
-    return absent();
-  }
-  Result<void> report_lost(const remote::ScopeId&, const std::string&, const codec::Digest&, Deadline) override {
-    return absent();
-  }
-  Result<void> announce_scope(const remote::ScopeInformation&, Deadline) override { return absent(); }
-  Result<std::vector<remote::ScopeInformation>> list_scopes(size_t, Deadline) override { return absent(); }
-  Result<remote::BeatAnswer> beat(const std::string&, std::string_view, Deadline) override { return absent(); }
-  Result<std::vector<remote::NodeRecord>> list_nodes(size_t, Deadline) override { return absent(); }
-  Result<remote::OrdersNow> read_orders(Deadline) override { return absent(); }
-  Result<remote::ServerFacts> probe(Deadline) override { return absent(); }
+  Result<void> announce_scope(const ScopeInformation&, Deadline) override { return absent(); }
+  Result<std::vector<ScopeInformation>> list_scopes(size_t, Deadline) override { return absent(); }
+  Result<BeatAnswer> beat(const std::string&, std::string_view, Deadline) override { return absent(); }
+  Result<std::vector<NodeRecord>> list_nodes(size_t, Deadline) override { return absent(); }
+  Result<OrdersNow> read_orders(Deadline) override { return absent(); }
+  Result<ServerFacts> probe(Deadline) override { return absent(); }
   [[nodiscard]] Health health() const override { return {false, "off", why_}; }
 
  private:
@@ -40,8 +35,9 @@ class AbsentRemote final : public remote::Remote {
 
 }  // namespace
 
-std::unique_ptr<remote::Remote> make_absent_remote(std::string why) {
-  return std::make_unique<AbsentRemote>(std::move(why));
+Remote make_absent_remote(std::string why) {
+  const auto all = std::make_shared<AbsentRemote>(std::move(why));
+  return {all, all, all, all};
 }
 
 }  // namespace inductorfs::remote

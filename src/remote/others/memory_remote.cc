@@ -147,7 +147,7 @@ class MemoryCluster {
 namespace {
 
 /// One mount's handle to a cluster in memory. Safe for concurrent use.
-class MemoryRemote final : public Remote {
+class MemoryRemote final : public Blobs, public Index, public Operators, public Leases {
  public:
   explicit MemoryRemote(std::shared_ptr<MemoryCluster> cluster) : cluster_(std::move(cluster)) {}
 
@@ -427,10 +427,11 @@ void evict_blob(MemoryCluster& cluster, const codec::Digest& digest) {
   cluster.state().with([&](ClusterState& state) { state.frames.erase(digest); });
 }
 
-std::unique_ptr<Remote> open_memory(std::shared_ptr<MemoryCluster> cluster) {
-  return std::make_unique<MemoryRemote>(std::move(cluster));
+Remote open_memory(std::shared_ptr<MemoryCluster> cluster) {
+  const auto all = std::make_shared<MemoryRemote>(std::move(cluster));
+  return {all, all, all, all};
 }
 
-std::unique_ptr<Remote> make_local_remote() { return open_memory(std::make_shared<MemoryCluster>(false)); }
+Remote make_local_remote() { return open_memory(std::make_shared<MemoryCluster>(false)); }
 
 }  // namespace inductorfs::remote

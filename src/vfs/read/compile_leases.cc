@@ -246,7 +246,7 @@ void CompileLeases::run(const std::stop_token& stop) {
 void CompileLeases::ask(const std::vector<Question>& questions) {
   std::vector<remote::LeaseName> names;
   for (const Question& question : questions) names.push_back(question.asked.lease);
-  const auto now = remote_.hold_leases(names, holder_, kLifetime, Deadline::after(options_.lookup_patience));
+  const auto now = cluster_leases_.hold_leases(names, holder_, kLifetime, Deadline::after(options_.lookup_patience));
   Answers answers;
   table_.with([&](Table& table) {
     // What is asked for anew is not given up, should the server have left it to us.
@@ -292,7 +292,7 @@ void CompileLeases::look_after() {
   call_all(answers);
   give_up(given_up);
   if (!names.empty()) {
-    renewed(names, remote_.hold_leases(names, holder_, kLifetime, Deadline::after(kStep)));
+    renewed(names, cluster_leases_.hold_leases(names, holder_, kLifetime, Deadline::after(kStep)));
     tell_of_idle();
   }
 }
@@ -328,10 +328,10 @@ void CompileLeases::tell_of_idle() {
     }
   });
   // Should it fail, it is told a moment later.
-  if (!ours.empty()) (void)remote_.hold_leases(ours, holder_, kLifetime, Deadline::after(kStep));
+  if (!ours.empty()) (void)cluster_leases_.hold_leases(ours, holder_, kLifetime, Deadline::after(kStep));
   if (others.empty()) return;
   // To give up what one does not have is to ask who has it.
-  const auto marks = remote_.hold_leases(others, holder_, Milliseconds(0), Deadline::after(kStep));
+  const auto marks = cluster_leases_.hold_leases(others, holder_, Milliseconds(0), Deadline::after(kStep));
   Answers answers;
   table_.with([&](Table& table) {
     for (size_t i = 0; marks && i < others.size(); ++i) {
@@ -400,7 +400,7 @@ void CompileLeases::renew(Table& table, const remote::LeaseName& name, const rem
 void CompileLeases::give_up(const std::vector<remote::LeaseName>& names) {
   if (names.empty()) return;
   // Should it fail, they end with their lifetime.
-  (void)remote_.hold_leases(names, holder_, Milliseconds(0), Deadline::after(options_.lookup_patience));
+  (void)cluster_leases_.hold_leases(names, holder_, Milliseconds(0), Deadline::after(options_.lookup_patience));
 }
 
 void CompileLeases::end_others_of(Table& table, const Asked& asked, Answers& answers) {

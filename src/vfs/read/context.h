@@ -4,7 +4,8 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/blobs.h"
+#include "inductorfs/remote/leases.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/vfs/file_system.h"
 #include "vfs/tree/damage.h"
@@ -25,7 +26,8 @@ struct Services {
   const Host& host_;
   catalog::Catalog& catalog_;
   store::BlobStore& store_;
-  remote::Remote& remote_;
+  remote::Blobs& cluster_blobs_;
+  remote::Leases& cluster_leases_;
   Counters& counters_;
 };
 

@@ -189,10 +189,9 @@ class Fetcher::Sink final : public remote::BlobSink {
   std::map<codec::Digest, Blob> blobs_;
 };
 
-Fetcher::Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
+Fetcher::Fetcher(remote::Blobs& blobs, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
                  Milliseconds total, Milliseconds patience)
-    : own_remote_(remote.cancellable([this] { return stopping_.load(); })),
-      remote_(own_remote_ != nullptr ? *own_remote_ : remote),
+    : remote_(blobs.blobs_until([this] { return stopping_.load(); })),
       store_(store),
       hooks_(std::move(hooks)),
       total_(total),
@@ -237,7 +236,7 @@ FetchOutcome Fetcher::judge_present(const codec::Entry& entry) {
 void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
   if (needed.empty()) return done({});
   const auto ticket = std::make_shared<Ticket>(needed.size(), std::move(done), wait_times_);
-  const bool resting = remote_.resting();
+  const bool resting = remote_->resting();
   std::vector<codec::Entry> missing;
   std::vector<std::pair<size_t, FetchOutcome>> known;
   for (size_t i = 0; i < needed.size(); ++i) {
@@ -262,7 +261,7 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
 }
 
 void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
-  if (remote_.resting()) return;
+  if (remote_->resting()) return;
   std::vector<codec::Entry> batch;
   uint64_t bytes = 0;
   const auto flush = [&] {
@@ -316,7 +315,7 @@ void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
     std::vector<codec::Digest> digests;
     digests.reserve(mine.size());
     for (const auto& entry : mine) digests.push_back(entry.digest);
-    remote_.fetch_within(digests, sink, budget);
+    remote_->fetch_within(digests, sink, budget);
   }
   sink.settle_rest();
 }

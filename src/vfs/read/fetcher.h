@@ -16,7 +16,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/catalog/catalog.h"
-#include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/blobs.h"
 #include "inductorfs/store/blob_store.h"
 
 namespace inductorfs::vfs {
@@ -52,11 +52,11 @@ class Fetcher {
     Check check;
     Newer newer;
   };
-  Fetcher(remote::Remote& remote, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
+  Fetcher(remote::Blobs& blobs, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
           Milliseconds total, Milliseconds patience = defaults::kLookupPatience);
   ~Fetcher();
 
-  /// Fetches the needed entries. While the remote rests (Remote::resting) it is not asked: what is not in the store is
+  /// Fetches the needed entries. While the remote rests (Blobs::resting) it is not asked: what is not in the store is
   /// kNotNow at once.
   void fetch(const std::vector<codec::Entry>& needed, Done done);
   /// Returns what fetch() would say of a blob that is in the store, including whether it fits this name. The blob stays
@@ -99,8 +99,7 @@ class Fetcher {
   std::vector<codec::Entry> take_off(const std::vector<codec::Entry>& entries);
 
   std::atomic<bool> stopping_ = false;
-  const std::unique_ptr<remote::Remote> own_remote_;  ///< its calls end when this fetcher stops; may be nullptr
-  remote::Remote& remote_;
+  const std::shared_ptr<remote::Blobs> remote_;  ///< its calls end when this fetcher stops
   store::BlobStore& store_;
   const Hooks hooks_;
   const Milliseconds total_;

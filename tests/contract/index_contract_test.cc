@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every Remote promises (remote/remote.h), run over the one in memory and the one behind a real redis-server.
+// The index (remote/index.h) over each cluster.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,26 +7,12 @@
 #include <thread>
 
 #include "clusters.h"
-#include "inductorfs/remote/remote.h"
-#include "remote/gather_fixture.h"
-#include "remote/remote_fakes.h"
 
 namespace inductorfs::remote {
 namespace {
 
-class RemoteContract : public OverClusters {
+class IndexContract : public OverPublishers {
  protected:
-  PublishOutcome publish(const PublishGroup& group) {
-    auto outcome = remote->publish(group, source, soon());
-    EXPECT_TRUE(outcome) << outcome.error().to_string();
-    return outcome.value_or(PublishOutcome::kConflict);
-  }
-  codec::Entry entry(const std::string& path, const std::string& text) { return entry_of(path, source.add(text)); }
-  FakeSink fetch(std::vector<codec::Digest> digests) {
-    FakeSink sink;
-    other->fetch(digests, sink, soon());
-    return sink;
-  }
   PublishGroup contested(const std::string& path, const std::string& text, uint64_t most = 0) {
     PublishGroup group = group_of(scope, {entry(path, text)});
     group.contest = PublishGroup::Contest{"fxgraph/key", most};
@@ -37,135 +23,65 @@ class RemoteContract : public OverClusters {
     group.replaces = PublishGroup::Replaces{digest};
     return group;
   }
-
-  const ScopeId scope = "5c0be";
-  FakeSource source;
 };
 
-TEST_P(RemoteContract, BlobsOfAnySizeComeBackByteForByte) {
-  std::vector<codec::Entry> entries;
-  std::vector<codec::Digest> digests;
-  uint32_t seed = 0;
-  constexpr size_t kPiece = (1 << 20) - 64 - 17;
-  for (const size_t size : {size_t{1}, size_t{65536 - 18}, size_t{65536 - 17}, size_t{65536 - 16}, size_t{65537},
-                            kPiece - 1, kPiece, kPiece + 1, 2 * kPiece, 9 * kPiece + 5}) {
-    digests.push_back(source.add(test_bytes(size, ++seed)));
-    entries.push_back(entry_of("blob/" + std::to_string(size), digests.back()));
-  }
-  for (uint32_t i = 0; i < 200; ++i) {
-    digests.push_back(source.add(test_bytes(100 + i, 1000 + i)));
-    entries.push_back(entry_of("small/" + std::to_string(i), digests.back()));
-  }
-  ASSERT_EQ(publish(group_of(scope, entries)), PublishOutcome::kPublished);
-  const FakeSink sink = fetch(digests);
-  for (const codec::Digest& digest : digests) {
-    ASSERT_EQ(sink.error_of(digest), std::nullopt) << source.frame(digest).size();
-    EXPECT_TRUE(sink.frames.at(digest) == source.frame(digest)) << source.frame(digest).size();
-  }
-}
-
-TEST_P(RemoteContract, AnswersEachDigestOnceAlsoWhenSomeAreMissing) {
-  const auto there = entry("a", "bytes");
-  ASSERT_EQ(publish(group_of(scope, {there})), PublishOutcome::kPublished);
-  const codec::Digest absent = codec::digest_of("never stored");
-  const FakeSink sink = fetch({absent, there.digest, absent, there.digest});
-  EXPECT_EQ(sink.outcomes.size(), 2U);
-  EXPECT_EQ(sink.error_of(absent), ErrorCode::kNotFound);
-  EXPECT_EQ(sink.error_of(there.digest), std::nullopt);
-  EXPECT_TRUE(fetch({}).outcomes.empty());
-}
-
-TEST_P(RemoteContract, ARefusalOfTheSinkEndsThatBlobOnly) {
-  const auto first = entry("a", test_bytes(3'000'000, 1));
-  const auto second = entry("b", test_bytes(3'000'000, 2));
-  const auto third = entry("c", "small");
-  ASSERT_EQ(publish(group_of(scope, {first, second, third})), PublishOutcome::kPublished);
-  FakeSink sink;
-  sink.refuse = first.digest;
-  const std::vector<codec::Digest> digests = {first.digest, second.digest, third.digest};
-  other->fetch(digests, sink, soon());
-  EXPECT_EQ(sink.error_of(first.digest), ErrorCode::kNoSpace);
-  EXPECT_EQ(sink.error_of(second.digest), std::nullopt);
-  EXPECT_EQ(sink.frames.at(second.digest), source.frame(second.digest));
-  EXPECT_EQ(sink.error_of(third.digest), std::nullopt);
-}
-
-TEST_P(RemoteContract, BlobsThatAreGatheredComeBackAsBefore) {
-  FramedSource framed;
-  std::vector<codec::Entry> entries;
-  std::vector<codec::Digest> digests;
-  std::vector<std::string> texts;
-  for (uint32_t i = 0; i < 30; ++i) {
-    texts.push_back(i == 7 ? "" : i == 8 ? std::string(900'000, 'x') : like_text(i));
-    digests.push_back(framed.add(texts.back()));
-    entries.push_back(entry_of("like/" + std::to_string(i), digests.back()));
-  }
-  ASSERT_TRUE(remote->publish(group_of(scope, entries), framed, soon()));
-  digests.push_back(codec::digest_of("never stored"));
-  const auto report = remote->gather(digests, soon());
-  ASSERT_TRUE(report) << report.error().to_string();
-  digests.pop_back();
-  EXPECT_EQ(fetched(*other, digests), texts);
-  EXPECT_TRUE(other->gather({}, soon()));
-}
-
-TEST_P(RemoteContract, AnUnknownScopeIsEmpty) {
-  const auto nothing = other->read_changes(scope, {}, soon());
+TEST_P(IndexContract, AnUnknownScopeIsEmpty) {
+  const auto nothing = other.index->read_changes(scope, {}, soon());
   ASSERT_TRUE(nothing);
   EXPECT_EQ(nothing->position, Position{});
   EXPECT_TRUE(nothing->set.empty());
-  const auto lost = other->read_changes(scope, {7, "another history"}, soon());
+  const auto lost = other.index->read_changes(scope, {7, "another history"}, soon());
   ASSERT_TRUE(lost);
   EXPECT_TRUE(lost->reset);
   EXPECT_EQ(lost->position, Position{});
   EXPECT_TRUE(lost->set.empty());
 }
 
-TEST_P(RemoteContract, AGroupBecomesVisibleToOthersWithEveryAttribute) {
+TEST_P(IndexContract, AGroupBecomesVisibleToOthersWithEveryAttribute) {
   auto first = entry("triton/0/KEY/a.cubin", "cubin");
   first.mode = 0755;
   first.size = 1'234'567'890'123;
   const auto second = entry("triton/0/KEY/a.json", "json");
   ASSERT_EQ(publish(group_of(scope, {first, second})), PublishOutcome::kPublished);
-  const auto delta = other->read_changes(scope, {}, soon());
+  const auto delta = other.index->read_changes(scope, {}, soon());
   ASSERT_TRUE(delta);
   EXPECT_EQ(delta->set, (std::deque<codec::Entry>{first, second}));
   EXPECT_EQ(delta->position.generation, 1U);
-  const auto after = other->read_changes(scope, delta->position, soon());
+  const auto after = other.index->read_changes(scope, delta->position, soon());
   ASSERT_TRUE(after);
   EXPECT_FALSE(after->reset);
   EXPECT_TRUE(after->set.empty());
   EXPECT_EQ(after->position, delta->position);
 }
 
-TEST_P(RemoteContract, ScopesAreApart) {
+TEST_P(IndexContract, ScopesAreApart) {
   ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
-  Follower follower(*other, "0ther");
+  Follower follower(other, "0ther");
   follower.catch_up();
   EXPECT_TRUE(follower.entries.empty());
 }
 
-TEST_P(RemoteContract, AFollowerIsToldOnlyWhatChangedAndTheLastWordCounts) {
+TEST_P(IndexContract, AFollowerIsToldOnlyWhatChangedAndTheLastWordCounts) {
   ASSERT_EQ(publish(group_of(scope, {entry("a", "1"), entry("b", "1")})), PublishOutcome::kPublished);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   const auto newer = entry("a", "3");
   ASSERT_EQ(publish(group_of(scope, {entry("a", "2")})), PublishOutcome::kPublished);
   ASSERT_EQ(publish(group_of(scope, {newer})), PublishOutcome::kPublished);
-  ASSERT_TRUE(other->report_lost(scope, "b", codec::digest_of("1"), soon()));
-  const auto delta = other->read_changes(scope, follower.position, soon());
+  ASSERT_TRUE(other.index->report_lost(scope, "b", codec::digest_of("1"), soon()));
+  const auto delta = other.index->read_changes(scope, follower.position, soon());
   ASSERT_TRUE(delta);
   EXPECT_FALSE(delta->reset);
   EXPECT_EQ(delta->set, std::deque<codec::Entry>{newer});
   EXPECT_EQ(delta->removed, std::vector<std::string>{"b"});
 }
 
-TEST_P(RemoteContract, APositionOfAnotherHistoryGetsAWholeSnapshot) {
+TEST_P(IndexContract, APositionOfAnotherHistoryGetsAWholeSnapshot) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(publish(group_of(scope, {entry("p" + std::to_string(i), "x")})), PublishOutcome::kPublished);
   }
   for (const Position& stale : {Position{2, "other nonce"}, Position{3, "other nonce"}, Position{99, "ahead"}}) {
-    const auto delta = other->read_changes(scope, stale, soon());
+    const auto delta = other.index->read_changes(scope, stale, soon());
     ASSERT_TRUE(delta) << delta.error().to_string();
     EXPECT_TRUE(delta->reset);
     EXPECT_EQ(delta->set.size(), 3U);
@@ -173,30 +89,30 @@ TEST_P(RemoteContract, APositionOfAnotherHistoryGetsAWholeSnapshot) {
   }
 }
 
-TEST_P(RemoteContract, FirstOneWinsAContest) {
+TEST_P(IndexContract, FirstOneWinsAContest) {
   const auto winner = contested("fxgraph/ab/key/1", "mine");
   ASSERT_EQ(publish(winner), PublishOutcome::kPublished);
   EXPECT_EQ(publish(contested("fxgraph/ab/key/2", "yours")), PublishOutcome::kSuperseded);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   EXPECT_TRUE(follower.has("fxgraph/ab/key/1"));
   EXPECT_FALSE(follower.has("fxgraph/ab/key/2"));
   EXPECT_EQ(follower.position.generation, 1U) << "a lost contest must change nothing";
 }
 
-TEST_P(RemoteContract, AContestAdmitsAsManyAsItSays) {
+TEST_P(IndexContract, AContestAdmitsAsManyAsItSays) {
   EXPECT_EQ(publish(contested("k/1", "1", 2)), PublishOutcome::kPublished);
   EXPECT_EQ(publish(contested("k/2", "2", 2)), PublishOutcome::kPublished);
   EXPECT_EQ(publish(contested("k/3", "3", 2)), PublishOutcome::kPublished);
   EXPECT_EQ(publish(contested("k/4", "4", 2)), PublishOutcome::kSuperseded);
 }
 
-TEST_P(RemoteContract, RepeatingAGroupAfterAnUnknownOutcomeIsPublishedAndCountsOnce) {
+TEST_P(IndexContract, RepeatingAGroupAfterAnUnknownOutcomeIsPublishedAndCountsOnce) {
   const auto group = contested("k/1", "1", 1);
   ASSERT_EQ(publish(group), PublishOutcome::kPublished);
   EXPECT_EQ(publish(group), PublishOutcome::kPublished);
   EXPECT_EQ(publish(group), PublishOutcome::kPublished);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   EXPECT_EQ(follower.position.generation, 1U);
   EXPECT_EQ(publish(contested("k/2", "2", 1)), PublishOutcome::kPublished) << "the repetition must not be counted";
@@ -205,7 +121,7 @@ TEST_P(RemoteContract, RepeatingAGroupAfterAnUnknownOutcomeIsPublishedAndCountsO
   EXPECT_EQ(publish(merged), PublishOutcome::kPublished) << "what it was to replace is gone: by itself";
 }
 
-TEST_P(RemoteContract, ReplacesOnlyWhatItWasMergedWith) {
+TEST_P(IndexContract, ReplacesOnlyWhatItWasMergedWith) {
   const auto first = replacing("one", std::nullopt);
   ASSERT_EQ(publish(first), PublishOutcome::kPublished);
   EXPECT_EQ(publish(replacing("two", std::nullopt)), PublishOutcome::kConflict);
@@ -217,58 +133,58 @@ TEST_P(RemoteContract, ReplacesOnlyWhatItWasMergedWith) {
   EXPECT_EQ(publish(absent), PublishOutcome::kConflict);
 }
 
-TEST_P(RemoteContract, ALostEntryGoesOnlyWhileItHasThatDigest) {
+TEST_P(IndexContract, ALostEntryGoesOnlyWhileItHasThatDigest) {
   const auto held = entry("a", "now");
   ASSERT_EQ(publish(group_of(scope, {held})), PublishOutcome::kPublished);
-  Follower follower(*other, scope);
-  ASSERT_TRUE(remote->report_lost(scope, "a", codec::digest_of("before"), soon()));
-  ASSERT_TRUE(remote->report_lost(scope, "absent", held.digest, soon()));
+  Follower follower(other, scope);
+  ASSERT_TRUE(remote.index->report_lost(scope, "a", codec::digest_of("before"), soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "absent", held.digest, soon()));
   follower.catch_up();
   EXPECT_TRUE(follower.has("a"));
   EXPECT_EQ(follower.position.generation, 1U);
-  ASSERT_TRUE(remote->report_lost(scope, "a", held.digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "a", held.digest, soon()));
   follower.catch_up();
   EXPECT_FALSE(follower.has("a"));
   EXPECT_EQ(follower.resets, 0);
 }
 
-TEST_P(RemoteContract, ALostFileOpensItsContestAgainButOnceForItsGroup) {
+TEST_P(IndexContract, ALostFileOpensItsContestAgainButOnceForItsGroup) {
   PublishGroup set = contested("triton/KEY/cubin", "c1");
   set.entries.push_back(entry("triton/KEY/json", "j1"));
   ASSERT_EQ(publish(set), PublishOutcome::kPublished);
   PublishGroup again = contested("triton/KEY/cubin", "c2");
   again.entries.push_back(entry("triton/KEY/json", "j2"));
   ASSERT_EQ(publish(again), PublishOutcome::kSuperseded);
-  ASSERT_TRUE(remote->report_lost(scope, "triton/KEY/cubin", set.entries[0].digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "triton/KEY/cubin", set.entries[0].digest, soon()));
   ASSERT_EQ(publish(again), PublishOutcome::kPublished);
   // The first group's other file is not in the index any more: its report must not take the new group's place.
-  ASSERT_TRUE(remote->report_lost(scope, "triton/KEY/json", set.entries[1].digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "triton/KEY/json", set.entries[1].digest, soon()));
   EXPECT_EQ(publish(set), PublishOutcome::kSuperseded);
 }
 
-TEST_P(RemoteContract, TwoLostFilesOfOneGroupOpenTheContestOnce) {
+TEST_P(IndexContract, TwoLostFilesOfOneGroupOpenTheContestOnce) {
   PublishGroup set = contested("k/1", "1", 1);
   set.entries.push_back(entry("k/1b", "1b"));
   ASSERT_EQ(publish(set), PublishOutcome::kPublished);
   ASSERT_EQ(publish(contested("k/2", "2", 1)), PublishOutcome::kPublished);
-  ASSERT_TRUE(remote->report_lost(scope, "k/1", set.entries[0].digest, soon()));
-  ASSERT_TRUE(remote->report_lost(scope, "k/1b", set.entries[1].digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "k/1", set.entries[0].digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "k/1b", set.entries[1].digest, soon()));
   EXPECT_EQ(publish(contested("k/3", "3", 1)), PublishOutcome::kPublished);
   EXPECT_EQ(publish(contested("k/4", "4", 1)), PublishOutcome::kSuperseded);
 }
 
-TEST_P(RemoteContract, SendsOnlyBlobsThatTheClusterLacks) {
+TEST_P(IndexContract, SendsOnlyBlobsThatTheClusterLacks) {
   const auto first = entry("a", "same bytes");
   ASSERT_EQ(publish(group_of(scope, {first})), PublishOutcome::kPublished);
   EXPECT_EQ(source.reads, 1);
   ASSERT_EQ(publish(group_of(scope, {entry("b", "same bytes"), entry("c", "same bytes")})), PublishOutcome::kPublished);
   EXPECT_EQ(source.reads, 1);
-  ASSERT_TRUE(remote->report_lost(scope, "a", first.digest, soon()));
+  ASSERT_TRUE(remote.index->report_lost(scope, "a", first.digest, soon()));
   ASSERT_EQ(publish(group_of(scope, {first})), PublishOutcome::kPublished);
   EXPECT_EQ(source.reads, 2) << "what was reported may be damaged: it must be sent again";
 }
 
-TEST_P(RemoteContract, BytesThatAreThereAlreadyAreDoneWhoeverMadeThem) {
+TEST_P(IndexContract, BytesThatAreThereAlreadyAreDoneWhoeverMadeThem) {
   auto theirs = entry("a", "same bytes");
   auto ours = theirs;
   ours.mtime_ns += 1'000'000'000;
@@ -282,19 +198,19 @@ TEST_P(RemoteContract, BytesThatAreThereAlreadyAreDoneWhoeverMadeThem) {
   first.first_of_path = true;
   EXPECT_EQ(publish(first), PublishOutcome::kHeld);
   EXPECT_EQ(source.reads, 1);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   EXPECT_EQ(follower.position.generation, 1U) << "nobody has anything to read";
   EXPECT_EQ(follower.entries.at("a"), theirs);
 }
 
-TEST_P(RemoteContract, BytesThatTheClusterLostAreSentAgainUnderTheirEntryAndToldOf) {
+TEST_P(IndexContract, BytesThatTheClusterLostAreSentAgainUnderTheirEntryAndToldOf) {
   const auto held = entry("a", "same bytes");
   auto again = held;
   again.mtime_ns += 1'000'000'000;
   for (const bool first_of_path : {false, true}) {
     ASSERT_EQ(publish(group_of(scope, {held})), PublishOutcome::kPublished);
-    Follower follower(*other, scope);
+    Follower follower(other, scope);
     follower.catch_up();
     cluster->evict(held.digest);
     ASSERT_EQ(fetch({held.digest}).error_of(held.digest), ErrorCode::kNotFound);
@@ -302,15 +218,15 @@ TEST_P(RemoteContract, BytesThatTheClusterLostAreSentAgainUnderTheirEntryAndTold
     group.first_of_path = first_of_path;
     EXPECT_EQ(publish(group), PublishOutcome::kPublished);
     EXPECT_EQ(fetch({held.digest}).error_of(held.digest), std::nullopt);
-    const auto delta = other->read_changes(scope, follower.position, soon());
+    const auto delta = other.index->read_changes(scope, follower.position, soon());
     ASSERT_TRUE(delta);
     EXPECT_EQ(delta->set, std::deque<codec::Entry>{again}) << "hosts that missed it look again";
     EXPECT_FALSE(delta->reset);
-    ASSERT_TRUE(remote->report_lost(scope, "a", held.digest, soon()));
+    ASSERT_TRUE(remote.index->report_lost(scope, "a", held.digest, soon()));
   }
 }
 
-TEST_P(RemoteContract, ARepairOfAContestIsNoFurtherGroupInIt) {
+TEST_P(IndexContract, ARepairOfAContestIsNoFurtherGroupInIt) {
   const auto group = contested("k/1", "1", 1);
   ASSERT_EQ(publish(group), PublishOutcome::kPublished);
   cluster->evict(group.entries[0].digest);
@@ -319,7 +235,7 @@ TEST_P(RemoteContract, ARepairOfAContestIsNoFurtherGroupInIt) {
   EXPECT_EQ(publish(contested("k/3", "3", 1)), PublishOutcome::kSuperseded);
 }
 
-TEST_P(RemoteContract, TheFirstOfAPathStaysWhileItsBytesDo) {
+TEST_P(IndexContract, TheFirstOfAPathStaysWhileItsBytesDo) {
   const auto first_of = [&](const std::string& text) {
     auto group = group_of(scope, {entry("ab/kernel.so", text)});
     group.entries[0].origin = text + "/mount";
@@ -330,7 +246,7 @@ TEST_P(RemoteContract, TheFirstOfAPathStaysWhileItsBytesDo) {
   ASSERT_EQ(publish(winner), PublishOutcome::kPublished);
   EXPECT_EQ(publish(first_of("linked there")), PublishOutcome::kSuperseded);
   EXPECT_EQ(source.reads, 1) << "its bytes need not be sent";
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   EXPECT_EQ(follower.position.generation, 1U);
   EXPECT_EQ(follower.entries.at("ab/kernel.so"), winner.entries[0]);
@@ -342,7 +258,7 @@ TEST_P(RemoteContract, TheFirstOfAPathStaysWhileItsBytesDo) {
   EXPECT_EQ(publish(winner), PublishOutcome::kSuperseded);
 }
 
-TEST_P(RemoteContract, TheFirstOfAPathMayReplaceItsOwn) {
+TEST_P(IndexContract, TheFirstOfAPathMayReplaceItsOwn) {
   for (const char* text : {"tuned", "tuned further"}) {
     auto group = group_of(scope, {entry("ab/tuning", text)});
     group.first_of_path = true;
@@ -350,7 +266,7 @@ TEST_P(RemoteContract, TheFirstOfAPathMayReplaceItsOwn) {
   }
 }
 
-TEST_P(RemoteContract, ManyFirstsOfOnePathLeaveOneRecord) {
+TEST_P(IndexContract, ManyFirstsOfOnePathLeaveOneRecord) {
   constexpr int kPublishers = 8;
   std::atomic<int> won = 0;
   {
@@ -363,7 +279,7 @@ TEST_P(RemoteContract, ManyFirstsOfOnePathLeaveOneRecord) {
         group.first_of_path = true;
         auto outcome = PublishOutcome::kClaimed;
         while (outcome == PublishOutcome::kClaimed) {
-          const auto answer = remote->publish(group, own, soon());
+          const auto answer = remote.index->publish(group, own, soon());
           ASSERT_TRUE(answer) << answer.error().to_string();
           outcome = *answer;
         }
@@ -372,26 +288,26 @@ TEST_P(RemoteContract, ManyFirstsOfOnePathLeaveOneRecord) {
     }
   }
   EXPECT_EQ(won, 1);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   EXPECT_EQ(follower.position.generation, 1U);
 }
 
-TEST_P(RemoteContract, ASourceThatFailsPublishesNothing) {
+TEST_P(IndexContract, ASourceThatFailsPublishesNothing) {
   const auto good = entry("good", "good");
   const auto bad = entry_of("bad", codec::digest_of("the source has it not"));
-  const auto outcome = remote->publish(group_of(scope, {good, bad}), source, soon());
+  const auto outcome = remote.index->publish(group_of(scope, {good, bad}), source, soon());
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code(), ErrorCode::kNotFound);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   EXPECT_TRUE(follower.entries.empty());
   EXPECT_EQ(publish(group_of(scope, {good})), PublishOutcome::kPublished) << "the remote goes on";
 }
 
-TEST_P(RemoteContract, RefusesGroupsOutOfBounds) {
+TEST_P(IndexContract, RefusesGroupsOutOfBounds) {
   const auto code = [&](const PublishGroup& group) {
-    const auto outcome = remote->publish(group, source, soon());
+    const auto outcome = remote.index->publish(group, source, soon());
     return outcome ? std::optional<ErrorCode>() : outcome.error().code();
   };
   EXPECT_EQ(code(group_of(scope, {})), ErrorCode::kInvalid);
@@ -410,14 +326,14 @@ TEST_P(RemoteContract, RefusesGroupsOutOfBounds) {
   EXPECT_EQ(code(group_of(scope, many)), ErrorCode::kTooLarge) << "few enough entries, too many bytes";
 }
 
-TEST_P(RemoteContract, AWaiterWakesWhenAScopeMoves) {
-  Follower follower(*other, scope);
+TEST_P(IndexContract, AWaiterWakesWhenAScopeMoves) {
+  Follower follower(other, scope);
   follower.catch_up();
   std::atomic<bool> woken = false;
   Result<std::vector<ScopeId>> outcome;
   std::jthread waiter([&] {
-    outcome = other->wait_for_changes({{"unm0ved", {}}, {scope, follower.position}}, Milliseconds(60000),
-                                      [] { return false; });
+    outcome = other.index->wait_for_changes({{"unm0ved", {}}, {scope, follower.position}}, Milliseconds(60000),
+                                            [] { return false; });
     woken = true;
   });
   ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
@@ -426,36 +342,36 @@ TEST_P(RemoteContract, AWaiterWakesWhenAScopeMoves) {
   ASSERT_TRUE(outcome) << outcome.error().to_string();
   EXPECT_EQ(*outcome, std::vector<ScopeId>{scope}) << "the one that moved";
   const auto start = std::chrono::steady_clock::now();
-  ASSERT_TRUE(other->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }))
+  ASSERT_TRUE(other.index->wait_for_changes({{scope, follower.position}}, Milliseconds(60000), [] { return false; }))
       << "it has moved before the wait began";
   EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(10000));
 }
 
-TEST_P(RemoteContract, AWaiterNoticesAHistoryThatIsNotItsOwn) {
+TEST_P(IndexContract, AWaiterNoticesAHistoryThatIsNotItsOwn) {
   ASSERT_EQ(publish(group_of(scope, {entry("a", "1")})), PublishOutcome::kPublished);
-  const auto named = other->wait_for_changes({{scope, {5, "lost"}}}, Milliseconds(60000), [] { return false; });
+  const auto named = other.index->wait_for_changes({{scope, {5, "lost"}}}, Milliseconds(60000), [] { return false; });
   ASSERT_TRUE(named);
   EXPECT_EQ(*named, std::vector<ScopeId>{scope});
 }
 
-TEST_P(RemoteContract, AWaiterEndsInTimeAndWhenItIsCancelled) {
+TEST_P(IndexContract, AWaiterEndsInTimeAndWhenItIsCancelled) {
   const auto start = std::chrono::steady_clock::now();
-  const auto nothing = other->wait_for_changes({{scope, {}}}, Milliseconds(150), [] { return false; });
+  const auto nothing = other.index->wait_for_changes({{scope, {}}}, Milliseconds(150), [] { return false; });
   ASSERT_TRUE(nothing);
   EXPECT_TRUE(nothing->empty());
   EXPECT_GE(std::chrono::steady_clock::now() - start, Milliseconds(100));
   std::atomic<int> asked = 0;
-  EXPECT_TRUE(other->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return ++asked > 3; }));
-  EXPECT_TRUE(other->wait_for_changes({}, Milliseconds(50), [] { return false; }));
+  EXPECT_TRUE(other.index->wait_for_changes({{scope, {}}}, Milliseconds(60000), [&] { return ++asked > 3; }));
+  EXPECT_TRUE(other.index->wait_for_changes({}, Milliseconds(50), [] { return false; }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(20000));
 }
 
-TEST_P(RemoteContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
+TEST_P(IndexContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
   constexpr int kPublishers = 4;
   constexpr int kEach = 25;
   std::atomic<int> won = 0;
   std::atomic<bool> over = false;
-  Follower early(*other, scope);
+  Follower early(other, scope);
   std::jthread reader([&] {
     while (!over) early.catch_up();
   });
@@ -469,7 +385,7 @@ TEST_P(RemoteContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
           const codec::Digest digest = own.add(text);
           PublishGroup group = group_of(scope, {entry_of("own/" + text, digest), entry_of("shared", digest)});
           group.contest = PublishGroup::Contest{"round" + std::to_string(i), 0};
-          const auto outcome = remote->publish(group, own, soon());
+          const auto outcome = remote.index->publish(group, own, soon());
           ASSERT_TRUE(outcome) << outcome.error().to_string();
           if (*outcome == PublishOutcome::kPublished) ++won;
         }
@@ -480,22 +396,22 @@ TEST_P(RemoteContract, ConcurrentPublishersAndFollowersAgreeInTheEnd) {
   reader.join();
   EXPECT_EQ(won, kEach) << "one winner in each contest";
   early.catch_up();
-  Follower late(*other, scope);
+  Follower late(other, scope);
   late.catch_up();
   EXPECT_EQ(early.entries, late.entries);
   EXPECT_EQ(late.entries.size(), kEach + 1U);
   EXPECT_EQ(late.position.generation, static_cast<uint64_t>(kEach));
 }
 
-TEST_P(RemoteContract, ASweepRemovesWhatHasNoBlobAndOpensItsContestAgain) {
+TEST_P(IndexContract, ASweepRemovesWhatHasNoBlobAndOpensItsContestAgain) {
   const auto kept = entry("kept", "kept");
   const auto gone = contested("k/1", "gone");
   ASSERT_EQ(publish(group_of(scope, {kept})), PublishOutcome::kPublished);
   ASSERT_EQ(publish(gone), PublishOutcome::kPublished);
-  Follower follower(*other, scope);
+  Follower follower(other, scope);
   follower.catch_up();
   cluster->evict(gone.entries[0].digest);
-  const auto report = remote->sweep(scope, false, soon());
+  const auto report = remote.index->sweep(scope, false, soon());
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_TRUE(report->ours);
   EXPECT_EQ(report->looked_at, 2U);
@@ -506,53 +422,45 @@ TEST_P(RemoteContract, ASweepRemovesWhatHasNoBlobAndOpensItsContestAgain) {
   EXPECT_FALSE(follower.has("k/1"));
   EXPECT_EQ(follower.resets, 0) << "followers are told";
   EXPECT_EQ(publish(contested("k/2", "next")), PublishOutcome::kPublished);
-  EXPECT_TRUE(remote->sweep("0ther", false, soon())) << "of a scope that nobody has";
+  EXPECT_TRUE(remote.index->sweep("0ther", false, soon())) << "of a scope that nobody has";
 }
 
-TEST_P(RemoteContract, WhatOneHostAnnouncesAnotherLists) {
-  ASSERT_TRUE(remote->announce_scope(information("a"), soon()));
-  ASSERT_TRUE(other->announce_scope(information("b"), soon()));
-  ASSERT_TRUE(other->announce_scope(information("a"), soon())) << "hosts with equal facts announce the same";
-  auto scopes = other->list_scopes(10, soon());
+TEST_P(IndexContract, WhatOneHostAnnouncesAnotherLists) {
+  ASSERT_TRUE(remote.index->announce_scope(information("a"), soon()));
+  ASSERT_TRUE(other.index->announce_scope(information("b"), soon()));
+  ASSERT_TRUE(other.index->announce_scope(information("a"), soon())) << "hosts with equal facts announce the same";
+  auto scopes = other.index->list_scopes(10, soon());
   ASSERT_TRUE(scopes) << scopes.error().to_string();
   EXPECT_EQ(scopes->size(), 2U);
   EXPECT_NE(std::ranges::find(*scopes, information("a")), scopes->end());
   EXPECT_NE(std::ranges::find(*scopes, information("b")), scopes->end());
-  EXPECT_EQ(remote->list_scopes(1, soon())->size(), 1U);
+  EXPECT_EQ(remote.index->list_scopes(1, soon())->size(), 1U);
 }
 
-TEST_P(RemoteContract, TellsWhichScopesHaveAKey) {
+TEST_P(IndexContract, TellsWhichScopesHaveAKey) {
   ASSERT_EQ(publish(contested("k/1", "one")), PublishOutcome::kPublished);
   const std::vector<ScopeId> asked{"0ther", scope, "an0ther"};
   for (const char* name : {"k/1", "fxgraph/key"}) {
-    const auto found = other->scopes_with(name, asked, soon());
+    const auto found = other.index->scopes_with(name, asked, soon());
     ASSERT_TRUE(found) << found.error().to_string();
     EXPECT_EQ(*found, std::vector<ScopeId>{scope}) << name;
   }
-  EXPECT_TRUE(other->scopes_with("k/2", asked, soon())->empty());
-  EXPECT_TRUE(other->scopes_with("k/1", {}, soon())->empty());
+  EXPECT_TRUE(other.index->scopes_with("k/2", asked, soon())->empty());
+  EXPECT_TRUE(other.index->scopes_with("k/1", {}, soon())->empty());
 }
 
-TEST_P(RemoteContract, ACancelledHandleAnswersAtOnce) {
-  const auto view = remote->cancellable([] { return true; });
-  if (view == nullptr) return;  // no call of it rests
+TEST_P(IndexContract, ACancelledHandleAnswersAtOnce) {
+  const auto view = remote.index->index_until([] { return true; });
+  if (view == remote.index) return;  // no call of it rests
   const auto start = std::chrono::steady_clock::now();
   const auto read = view->read_changes(scope, {}, soon());
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code(), ErrorCode::kUnavailable);
   EXPECT_LT(std::chrono::steady_clock::now() - start, Milliseconds(1000));
-  EXPECT_TRUE(remote->read_changes(scope, {}, soon()));
+  EXPECT_TRUE(remote.index->read_changes(scope, {}, soon()));
 }
 
-TEST_P(RemoteContract, SaysWhatItIs) {
-  const auto facts = remote->probe(soon());
-  ASSERT_TRUE(facts) << facts.error().to_string();
-  EXPECT_FALSE(facts->version.empty());
-  EXPECT_TRUE(facts->warnings.empty());
-  EXPECT_TRUE(remote->health().reachable);
-}
-
-INSTANTIATE_TEST_SUITE_P(Over, RemoteContract, shared_clusters(), name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Over, IndexContract, shared_clusters(), name_of_kind);
 
 }  // namespace
 }  // namespace inductorfs::remote

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/operations/index_remover.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "remote/formats/group.h"
@@ -18,11 +19,17 @@ IndexRemover::IndexRemover(RedisClient& session, const ScopeKeys& keys, std::str
       token_(random_nonce()) {}
 
 Result<void> IndexRemover::remove(Conversation& channel, std::span<const IndexItem> items, uint64_t& removed) {
-  if (items.empty()) return {};
+  for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
+    INDUCTORFS_TRY(remove_some(channel, items.subspan(at, std::min(kRemovedAtOnce, items.size() - at)), removed));
+  }
+  return {};
+}
+
+Result<void> IndexRemover::remove_some(Conversation& channel, std::span<const IndexItem> items, uint64_t& removed) {
   INDUCTORFS_TRY_ASSIGN(auto status, evaluate(channel, items));
   if (status == "REMOVED") removed += items.size();
   if (status != "OTHER" || items.size() == 1) return {};
-  for (size_t i = 0; i < items.size(); ++i) INDUCTORFS_TRY(remove(channel, items.subspan(i, 1), removed));
+  for (size_t i = 0; i < items.size(); ++i) INDUCTORFS_TRY(remove_some(channel, items.subspan(i, 1), removed));
   return {};
 }
 

@@ -33,12 +33,13 @@ class IndexRemover {
 
   [[nodiscard]] const std::string& fence() const { return fence_; }
   [[nodiscard]] const std::string& token() const { return token_; }
-  /// Removes all in one record; when one of them has changed, one by one. Adds to `removed`.
+  /// Removes up to kRemovedAtOnce in one record; when one of them has changed, one by one. Adds to `removed`.
   [[nodiscard]] Result<void> remove(Conversation& channel, std::span<const IndexItem> items, uint64_t& removed);
   /// Begins the lease anew. An error when the fence is another's, or nobody's.
   [[nodiscard]] Result<void> hold(Conversation& channel);
 
  private:
+  [[nodiscard]] Result<void> remove_some(Conversation& channel, std::span<const IndexItem> items, uint64_t& removed);
   [[nodiscard]] Result<std::string> evaluate(Conversation& channel, std::span<const IndexItem> items);
 
   const std::string log_length_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes what an operator selects.
-#include <algorithm>
 #include <utility>
 
 #include "remote/formats/group.h"
@@ -68,20 +67,15 @@ class Purge {
       bytes += entry->size;
       items.push_back({std::move(entry->path), entry->digest});
     }
-    if (!dry_run_) INDUCTORFS_TRY(talk([&](Conversation& channel) { return remove(channel, items); }));
+    if (!dry_run_) {
+      INDUCTORFS_TRY(talk([&](Conversation& channel) {
+        return items.empty() ? remover_.hold(channel) : remover_.remove(channel, items, report_.removed);
+      }));
+    }
     report_.selected += items.size();
     report_.bytes += bytes;
     for (IndexItem& item : items) {
       if (report_.paths.size() < kPurgePaths) report_.paths.push_back(std::move(item.path));
-    }
-    return {};
-  }
-
-  Result<void> remove(Conversation& channel, std::span<const IndexItem> items) {
-    if (items.empty()) return remover_.hold(channel);
-    for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
-      const auto some = items.subspan(at, std::min(kRemovedAtOnce, items.size() - at));
-      INDUCTORFS_TRY(remover_.remove(channel, some, report_.removed));
     }
     return {};
   }

@@ -142,12 +142,7 @@ class Sweep {
     if (items.size() > need) items.resize(need);
     if (items.empty()) return {};
     INDUCTORFS_TRY(add_groups(items));
-    for (size_t at = 0; at < items.size(); at += kRemovedAtOnce) {
-      const auto end = items.begin() + static_cast<ptrdiff_t>(std::min(items.size(), at + kRemovedAtOnce));
-      std::vector<Item> some(items.begin() + static_cast<ptrdiff_t>(at), end);
-      INDUCTORFS_TRY(talk([&](Conversation& channel) { return remover_.remove(channel, some, report_.unused); }));
-    }
-    return {};
+    return talk([&](Conversation& channel) { return remover_.remove(channel, items, report_.unused); });
   }
 
   // A group is of use as a whole only: of those that lose a file the others go too.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "catalog/publisher.h"
-#include "inductorfs/codec/frame.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::catalog {
@@ -16,28 +15,6 @@ constexpr uint64_t kMergeLimit = 64ULL << 20;
 /// Rounds against other writers before the queue's own back-off takes over.
 constexpr int kMergeRounds = 8;
 constexpr Milliseconds kFetchPatience{10'000};
-
-/// One blob into memory. Confined to the catalog-publish thread.
-class MemorySink final : public remote::BlobSink {
- public:
-  explicit MemorySink(const codec::Digest& digest)
-      : decoder_(digest, kMergeLimit, [this](std::string_view bytes) -> Result<void> {
-          bytes_ += bytes;
-          return {};
-        }) {}
-
-  Result<void> piece(const codec::Digest&, std::string_view frame_piece) override { return decoder_.feed(frame_piece); }
-  void done(const codec::Digest&, Result<void> outcome) override {
-    outcome_ = outcome ? decoder_.finish() : std::move(outcome);
-  }
-  [[nodiscard]] const Result<void>& outcome() const { return outcome_; }
-  [[nodiscard]] std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-  codec::FrameDecoder decoder_;
-  Result<void> outcome_ = fail(ErrorCode::kUnavailable, "the cluster gave no answer");
-};
 
 }  // namespace
 
@@ -50,10 +27,9 @@ Result<std::optional<std::string>> Publisher::bytes_of(const codec::Digest& dige
     parts_.store.discard(digest);
   }
   if (!from_cluster) return std::nullopt;
-  MemorySink sink(digest);
-  blobs_->fetch({&digest, 1}, sink, Deadline::after(kFetchPatience));
-  if (sink.outcome()) return sink.take();
-  const Error& error = sink.outcome().error();
+  auto bytes = remote::fetch_bytes(*blobs_, digest, kMergeLimit, Deadline::after(kFetchPatience));
+  if (bytes) return *std::move(bytes);
+  const Error& error = bytes.error();
   // A newer release's timings must not be put away by who cannot read them.
   if (is_temporary(error) || error.code() == ErrorCode::kNotSupported) return fail(error);
   return std::nullopt;  // evicted, damaged or absurd: nothing to merge with

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "inductorfs/base/budget.h"
@@ -82,5 +83,9 @@ class Blobs {
     return {std::shared_ptr<Blobs>(), this};
   }
 };
+
+/// Fetches one blob into memory. kTooLarge beyond `limit`; other errors are those of BlobSink::done().
+[[nodiscard]] Result<std::string> fetch_bytes(Blobs& blobs, const codec::Digest& digest, uint64_t limit,
+                                              Deadline deadline);
 
 }  // namespace inductorfs::remote

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "inductorfs/base/fd.h"
-#include "inductorfs/codec/frame.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::mount {
@@ -100,28 +99,6 @@ Json differences_of(const Factors& ours, const Factors& theirs) {
   return differences;
 }
 
-/// One blob into memory. Confined to one request.
-class MemorySink final : public remote::BlobSink {
- public:
-  explicit MemorySink(const codec::Digest& digest)
-      : decoder_(digest, layout::kVllmFactorsLimit, [this](std::string_view bytes) -> Result<void> {
-          bytes_ += bytes;
-          return {};
-        }) {}
-  Result<void> piece(const codec::Digest&, std::string_view frame_piece) override { return decoder_.feed(frame_piece); }
-  void done(const codec::Digest&, Result<void> outcome) override {
-    is_whole_ = outcome.has_value() && decoder_.finish().has_value();
-  }
-  [[nodiscard]] std::optional<std::string> take() {
-    return is_whole_ ? std::optional(std::move(bytes_)) : std::nullopt;
-  }
-
- private:
-  std::string bytes_;
-  codec::FrameDecoder decoder_;
-  bool is_whole_ = false;
-};
-
 std::optional<std::string> bytes_of(Layers& layers, const codec::Entry& entry, Deadline deadline) {
   if (entry.size > layout::kVllmFactorsLimit) return std::nullopt;
   if (const auto info = layers.store->find(entry.digest); info && info->size == entry.size) {
@@ -129,9 +106,8 @@ std::optional<std::string> bytes_of(Layers& layers, const codec::Entry& entry, D
     auto bytes = blob ? blob->read_all(entry.size) : Result<std::string>(fail(blob.error()));
     if (bytes && codec::digest_of(*bytes) == entry.digest) return *std::move(bytes);
   }
-  MemorySink sink(entry.digest);
-  layers.remote.blobs->fetch({&entry.digest, 1}, sink, deadline);
-  return sink.take();
+  auto bytes = remote::fetch_bytes(*layers.remote.blobs, entry.digest, layout::kVllmFactorsLimit, deadline);
+  return bytes ? std::optional(*std::move(bytes)) : std::nullopt;
 }
 
 /// The hash in torch_compile_cache/<hash>/...; empty in another path.

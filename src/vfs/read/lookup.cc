@@ -32,6 +32,11 @@ bool is_absence(const LookupAnswer& answer) {
   return !answer.found && answer.found.error().code() == ErrorCode::kNotFound;
 }
 
+/// The name that the cluster has for every device. No job asks for what is there.
+bool is_any_device(const Site& site) {
+  return site.name == layout::kAnyDevice && site.entry.path == std::string("triton/") + site.name;
+}
+
 }  // namespace
 
 void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(ErrorCode::kNotFound), keep, why}); }
@@ -39,32 +44,52 @@ void answer_absent(const LookupDone& done, bool keep, UseKind why) { done({fail(
 void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done) {
   const NodePtr directory = nodes_.find(parent);
   if (!directory) return answer_absent(done, false);
-  // The hot path: mkdir and O_EXCL of an existing name send a LOOKUP whatever the timeouts, and an
-  // answer from memory is all they need.
-  if (!directory->key) {
-    if (const NodePtr known = nodes_.look_up_child(directory, name)) {
-      const std::string path = nodes_.path_of(*known).value_or("");
-      if (known->key) views_.meet(known, path, caller);
-      const auto asked = leases_.is_on() ? leases_.asked(path, layout::name_of(path), caller) : std::nullopt;
-      const bool awaited = asked && !leases_.has_artefact(*asked);
-      const bool keep = !awaited && kernel_may_keep(path);
-      done = in_view({directory, std::string(name), path, {}, {}}, caller, std::move(done));
-      return telling(path, caller, std::move(done))({moves_.read([&](const Moves&) { return found(known, keep); }),
-                                                     false, awaited ? UseKind::kAwaited : use_of(*known)});
-    }
-  }
+  const NodePtr known = directory->key ? nullptr : nodes_.look_up_child(directory, name);
+  if (known) return answer_known({directory, std::string(name), {}, {}, {}}, known, caller, std::move(done));
   auto where = tree_.site_now(parent, name);
   if (!where) return done({fail(std::move(where).error()), false});
-  done = telling(where->path, caller, in_view(*where, caller, std::move(done)));
-  if (directory->key && layout::is_group_file(where->name)) {
-    where->seen = tree_.seen_by(caller.pid, parent_path(where->path));
-    where->as_it_is = where->seen.empty();
-    if (where->as_it_is) where->seen = tree_.path_in_mount(parent_path(where->path));
+  const Site site = as_seen(*std::move(where), caller);
+  done = telling(site.path, caller, in_view(site, caller, std::move(done)));
+  if (!tree_.admit(site.entry)) return lookup_without_cluster(site, caller, done);
+  if (scopes_.use(site.entry.root)) prefetch_.want_newest();
+
+  if (directory->key && is_kernel_file(site.path)) return lookup_in_key_directory(site, caller, std::move(done));
+  if (const NodePtr other = directory->key ? nodes_.look_up_child(directory, site.name) : nullptr) {
+    return done({found(other, kernel_may_keep(site.path)), false, use_of(*other)});
   }
-  if (!tree_.admit(where->entry)) return lookup_without_cluster(*where, caller, done);
-  if (scopes_.use(where->entry.root)) prefetch_.want_newest();
-  if (directory->key) return lookup_in_key_directory(*where, caller, std::move(done));
-  resolve(*where, leasing(*where, caller, std::move(done)));
+  done = leasing(site, caller, std::move(done));
+  if (form_of(site.path) != layout::Form::kFile) return lookup_parcel(site, std::move(done));
+  if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
+  if (is_any_device(site)) return answer_absent(done, true);
+  if (const auto entry = catalog_.find(site.entry)) return show_entry(site, *entry, true, std::move(done));
+  if (tree_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
+    return done({show_directory(site), false, UseKind::kCluster});
+  }
+  if (auto listed = show_listed(site, *site.parent, "")) return done({std::move(*listed), false});
+  answer_not_there(site, done);
+}
+
+/// The hot path: mkdir and O_EXCL of an existing name send a LOOKUP whatever the timeouts, and an answer from memory is
+/// all they need.
+void Lookup::answer_known(Site site, const NodePtr& known, const Caller& caller, LookupDone done) {
+  site.path = nodes_.path_of(*known).value_or("");
+  if (known->key) views_.meet(known, site.path, caller);
+  const auto asked = leases_.is_on() ? leases_.asked(site.path, layout::name_of(site.path), caller) : std::nullopt;
+  const bool awaited = asked && !leases_.has_artefact(*asked);
+  const bool keep = !awaited && kernel_may_keep(site.path);
+  const std::string path = site.path;
+  done = telling(path, caller, in_view(std::move(site), caller, std::move(done)));
+  done({moves_.read([&](const Moves&) { return found(known, keep); }), false,
+        awaited ? UseKind::kAwaited : use_of(*known)});
+}
+
+/// A group file names the files beside it by their directory, as the caller sees it.
+Site Lookup::as_seen(Site site, const Caller& caller) const {
+  if (!site.parent->key || !layout::is_group_file(site.name)) return site;
+  site.seen = tree_.seen_by(caller.pid, parent_path(site.path));
+  site.as_it_is = site.seen.empty();
+  if (site.as_it_is) site.seen = tree_.path_in_mount(parent_path(site.path));
+  return site;
 }
 
 /// Of an index.
@@ -114,6 +139,7 @@ Result<Found> Lookup::make_directory(const Site& site, bool keep) {
 /// remembers which, because the kernel forgets them. In the root itself where environments have branches a directory
 /// would be everybody's.
 Result<Found> Lookup::show_directory(const Site& site) {
+  prefetch_.directory(site.entry);
   // A listing that the kernel keeps may lack it.
   if (!site.entry.root.empty()) notifier_.wish_content_forgotten(site.parent->id);
   const bool is_listed_later = !site.entry.root.empty() && parent_path(site.path) == site.entry.root &&
@@ -161,6 +187,10 @@ UseKind Lookup::why_absent(const Site& site) const {
   return catalog_.why_unfit(site.entry).empty() ? UseKind::kNothing : UseKind::kUnfit;
 }
 
+void Lookup::answer_not_there(const Site& site, const LookupDone& done) const {
+  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
+}
+
 /// In one root too many.
 void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done) {
   counters_.get("lookup.too_many_roots").add();
@@ -174,21 +204,6 @@ void Lookup::lookup_without_cluster(const Site& site, const Caller& caller, cons
     if (auto put = pending_file_for_all(site)) return done({*put, false});
   }
   answer_absent(done, false, UseKind::kPrivate);
-}
-
-void Lookup::resolve(const Site& site, LookupDone done) {
-  if (form_of(site.path) != layout::Form::kFile) return resolve_parcel(site, std::move(done));
-  if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
-  if (site.name == layout::kAnyDevice && site.entry.path == std::string("triton/") + site.name) {
-    return answer_absent(done, true);
-  }
-  if (const auto known = catalog_.find(site.entry)) return resolve_entry(site, *known, true, std::move(done));
-  if (tree_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
-    prefetch_.directory(site.entry);
-    return done({show_directory(site), false, UseKind::kCluster});
-  }
-  if (auto listed = show_listed(site, *site.parent, "")) return done({std::move(*listed), false});
-  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
 }
 
 /// A directory that the last listing had may be empty by now, because the sets in it went with names elsewhere. Whoever
@@ -217,7 +232,7 @@ std::optional<Result<Found>> Lookup::resolve_locally(const Site& asked, bool kee
   });
 }
 
-void Lookup::resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done) {
+void Lookup::show_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done) {
   if (is_here(store_, known.entry)) {
     // It may have come under another name, or from this host's own files.
     if (const auto fits = fetcher_.judge_present(known.entry); fits != FetchOutcome::kHere) {
@@ -258,7 +273,7 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
 }
 
 /// What was made here comes before the cluster's, and what was unpacked here is the cluster's.
-void Lookup::resolve_parcel(const Site& site, LookupDone done) {
+void Lookup::lookup_parcel(const Site& site, LookupDone done) {
   const auto known = catalog_.find(site.entry);
   const bool outdated = parcels_.is_outdated(site.path, known ? &*known : nullptr);
   if (!outdated || !parcels_.hide(site)) {
@@ -267,8 +282,8 @@ void Lookup::resolve_parcel(const Site& site, LookupDone done) {
       if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
     }
   }
-  if (known) return resolve_entry(site, *known, true, std::move(done));
-  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
+  if (known) return show_entry(site, *known, true, std::move(done));
+  answer_not_there(site, done);
 }
 
 Result<Found> Lookup::show_parcel(const Site& site, const catalog::KnownEntry& known) {

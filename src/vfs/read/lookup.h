@@ -26,12 +26,13 @@ class Lookup : Context {
  public:
   explicit Lookup(const Context& context) : Context(context) {}
 
-  /// FileSystem::lookup.
+  /// Decides what the name is, in this order: a node that is known, a file of a Triton set, a parcel, a name of the
+  /// local disk, an entry or a directory of the cluster, nothing.
   void lookup(NodeId parent, std::string_view name, const Caller& caller, LookupDone done);
   /// Shows an empty directory where the last listing of `lister`, the directory in which a program sees the name, had
   /// one that has nothing any more; nothing where it had none, or was made for others (Listing::made_for).
   [[nodiscard]] std::optional<Result<Found>> show_listed(const Site& site, Node& lister, std::string_view made_for);
-  /// FileSystem::open_directory.
+  /// NameOperations::open_directory.
   void open_directory(NodeId directory, const Caller& caller, std::function<void()> done);
 
   /// Adds a node for a name that the local disk has, with `references` of the kernel. The caller holds moves().
@@ -50,6 +51,9 @@ class Lookup : Context {
                                                                           const std::string& directory);
 
  private:
+  void answer_known(Site site, const NodePtr& known, const Caller& caller, LookupDone done);
+  void answer_not_there(const Site& site, const LookupDone& done) const;
+  [[nodiscard]] Site as_seen(Site site, const Caller& caller) const;
   [[nodiscard]] LookupDone in_view(Site site, const Caller& caller, LookupDone done);
   [[nodiscard]] LookupDone leasing(const Site& site, const Caller& caller, LookupDone done);
   [[nodiscard]] Result<Found> make_directory(const Site& site, bool keep = false);
@@ -58,11 +62,10 @@ class Lookup : Context {
   [[nodiscard]] static UseKind use_of(Node& node);
   [[nodiscard]] UseKind why_absent(const Site& site) const;
   void lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done);
-  void resolve(const Site& site, LookupDone done);
   [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& asked, bool keep);
-  void resolve_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);
+  void show_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);
   void fetched(const Site& site, const catalog::KnownEntry& known, FetchOutcome outcome, const LookupDone& done);
-  void resolve_parcel(const Site& site, LookupDone done);
+  void lookup_parcel(const Site& site, LookupDone done);
   [[nodiscard]] Result<Found> show_parcel(const Site& site, const catalog::KnownEntry& known);
   [[nodiscard]] Result<Found> add_entry(const Site& site, const catalog::KnownEntry& known);
   [[nodiscard]] Result<Found> add_if_still(const Site& site, const std::function<Result<Found>()>& add);

@@ -11,12 +11,6 @@
 namespace inductorfs::vfs {
 
 void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, LookupDone done) {
-  if (!is_kernel_file(site.path)) {
-    if (const NodePtr known = nodes_.look_up_child(site.parent, site.name)) {
-      return done({found(known, kernel_may_keep(site.path)), false, use_of(*known)});
-    }
-    return resolve(site, std::move(done));
-  }
   if (auto own = own_pending_file(site, caller)) return done({*own, false});
   if (!site.seen.empty()) {
     done = [this, site, done = std::move(done)](LookupAnswer answer) {
@@ -39,7 +33,7 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
 
   if (committed == KeyState::Committed::kCluster) {
     const auto shown = sets_.entry_of(*site.parent, site.path);
-    return shown ? resolve_entry(site, *shown, keep, std::move(done)) : answer_absent(done, keep);
+    return shown ? show_entry(site, *shown, keep, std::move(done)) : answer_absent(done, keep);
   }
   const auto set = sets_.offered(*site.parent, {parent_path(site.entry.path), site.entry.root});
   // A set may be committed at any moment, without the kernel being told of each name.

@@ -7,11 +7,11 @@
 #include <string_view>
 
 #include "vfs/origin/origin.h"
+#include "vfs/origin/refusals.h"
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/context.h"
 #include "vfs/read/parcels.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/in_place.h"
-#include "vfs/write/refusals.h"
 #include "vfs/write/sealer.h"
 
 namespace inductorfs::vfs {

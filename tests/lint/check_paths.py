@@ -10,7 +10,7 @@ from pathlib import Path
 
 OWN = {"src/vfs/tree/local_tree.h", "src/vfs/tree/local_tree.cc", "src/vfs/tree/local_names.cc", "src/vfs/tree/held_parent.cc",
        "src/vfs/tree/file_owner.cc"}
-READS_PROC = {"src/vfs/tree/key_directory.cc", "src/vfs/read/work_watch.cc"}
+READS_PROC = {"src/vfs/nodes/key_directory.cc", "src/vfs/nodes/work_watch.cc"}
 # Names that no member function has, and those of the C library, which are written with ::.
 AT = r"(?:::)?(?:openat2?|unlinkat|renameat2?|linkat|fstatat|statx|mkdirat|symlinkat|readlinkat|fchownat|fchmodat2?|utimensat|futimesat" \
      r"|mknodat|mkfifoat|faccessat2?|name_to_handle_at|l?getxattr|l?setxattr|l?listxattr|l?removexattr)"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/entry_mode.h"
+#include "vfs/nodes/entry_mode.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/node_table.h"
+#include "vfs/nodes/node_table.h"
 
 #include <gtest/gtest.h>
 

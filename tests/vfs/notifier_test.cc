@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/read/notifier.h"
+#include "vfs/nodes/notifier.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "vfs/host.h"
+#include "vfs/nodes/provenance.h"
 #include "vfs/process.h"
-#include "vfs/tree/provenance.h"
 
 namespace inductorfs::testing {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "vfs/origin/marks.h"
 #include "vfs/read/compile_leases.h"
-#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
-#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
 #include "vfs/tree/branch_paths.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "vfs/nodes/notifier.h"
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

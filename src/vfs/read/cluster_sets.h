@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/nodes/notifier.h"
 #include "vfs/read/root_scopes.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

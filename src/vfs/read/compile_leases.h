@@ -12,10 +12,10 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/remote/leases.h"
-#include "vfs/read/context.h"
+#include "vfs/nodes/key_directory.h"
+#include "vfs/nodes/work_watch.h"
 #include "vfs/read/root_scopes.h"
-#include "vfs/read/work_watch.h"
-#include "vfs/tree/key_directory.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

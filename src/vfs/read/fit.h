@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "vfs/read/context.h"
+#include "vfs/nodes/notifier.h"
 #include "vfs/read/fitting_blobs.h"
-#include "vfs/read/notifier.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

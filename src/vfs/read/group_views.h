@@ -6,8 +6,8 @@
 #include <string>
 #include <tuple>
 
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/nodes/notifier.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "vfs/nodes/notifier.h"
 #include "vfs/read/branches.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/shown_names.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

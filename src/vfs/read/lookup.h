@@ -10,12 +10,12 @@
 
 #include "vfs/read/cluster_sets.h"
 #include "vfs/read/compile_leases.h"
-#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/parcels.h"
 #include "vfs/read/prefetch.h"
 #include "vfs/read/root_scopes.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

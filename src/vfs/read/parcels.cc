@@ -10,7 +10,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/entry_mode.h"
+#include "vfs/nodes/entry_mode.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/user_lines.h"

@@ -10,8 +10,8 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/parcel.h"
 #include "inductorfs/store/blob_file.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/nodes/notifier.h"
+#include "vfs/tree/context.h"
 #include "vfs/tree/parcel_mark.h"
 
 namespace inductorfs::vfs {

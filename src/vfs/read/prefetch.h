@@ -4,9 +4,9 @@
 #include <atomic>
 
 #include "inductorfs/base/clock.h"
-#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/starts.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

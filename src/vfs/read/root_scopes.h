@@ -12,7 +12,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/trust.h"
-#include "vfs/read/context.h"
+#include "vfs/tree/context.h"
 #include "vfs/tree/makers.h"
 
 namespace inductorfs::vfs {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/context.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

@@ -13,9 +13,9 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/layout/start_list.h"
-#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/read/root_scopes.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

@@ -7,8 +7,8 @@
 
 #include "vfs/origin/marks.h"
 #include "vfs/read/cluster_changes.h"
-#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"

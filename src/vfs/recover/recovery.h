@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "vfs/read/context.h"
+#include "vfs/origin/refusals.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/key_sets.h"
-#include "vfs/write/refusals.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"
 #include "vfs/write/stale.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "vfs/origin/marks.h"
-#include "vfs/read/context.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/sealer.h"
 #include "vfs/write/sealing.h"
 

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/context.h"
 #include "vfs/read/group_views.h"
 #include "vfs/read/lookup.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/node_places.h"
 #include "vfs/write/stale.h"

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "inductorfs/store/blob_file.h"
+#include "vfs/nodes/node.h"
 #include "vfs/tree/local_tree.h"
-#include "vfs/tree/node.h"
 
 namespace inductorfs::vfs {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "inductorfs/layout/layout.h"
+#include "vfs/nodes/entry_mode.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/entry_mode.h"
 #include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {

@@ -6,7 +6,7 @@
 #include <sys/xattr.h>
 
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/entry_mode.h"
+#include "vfs/nodes/entry_mode.h"
 
 namespace inductorfs::vfs {
 namespace {

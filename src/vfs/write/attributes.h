@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "vfs/origin/origin.h"
-#include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/data.h"
 
 namespace inductorfs::vfs {

@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "vfs/nodes/notifier.h"
 #include "vfs/read/branches.h"
 #include "vfs/read/cluster_changes.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/read/shown_names.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/names.h"
 #include "vfs/write/removal.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "vfs/origin/origin.h"
-#include "vfs/read/context.h"
 #include "vfs/read/fetcher.h"
+#include "vfs/tree/context.h"
 #include "vfs/tree/early_copy.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/sealer.h"

@@ -3,10 +3,10 @@
 
 #include <string>
 
+#include "vfs/nodes/notifier.h"
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
 #include "vfs/read/parcels.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

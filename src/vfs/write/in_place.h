@@ -11,9 +11,9 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
+#include "vfs/nodes/notifier.h"
 #include "vfs/origin/origin.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealer.h"
 

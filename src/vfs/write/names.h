@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "vfs/origin/origin.h"
+#include "vfs/origin/refusals.h"
 #include "vfs/read/branches.h"
 #include "vfs/read/compile_leases.h"
-#include "vfs/read/context.h"
 #include "vfs/read/lookup.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/data.h"
 #include "vfs/write/in_place.h"
-#include "vfs/write/refusals.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealing.h"
 

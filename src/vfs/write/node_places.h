@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/nodes/notifier.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

@@ -5,8 +5,8 @@
 
 #include "inductorfs/base/guarded.h"
 #include "vfs/read/cluster_sets.h"
-#include "vfs/read/context.h"
 #include "vfs/read/shown_names.h"
+#include "vfs/tree/context.h"
 
 namespace inductorfs::vfs {
 

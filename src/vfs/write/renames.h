@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "vfs/origin/origin.h"
-#include "vfs/read/context.h"
 #include "vfs/read/root_scopes.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/data.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/removal.h"

@@ -12,7 +12,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
-#include "vfs/tree/node.h"
+#include "vfs/nodes/node.h"
 
 namespace inductorfs::vfs {
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
+#include "vfs/nodes/notifier.h"
 #include "vfs/origin/origin.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/origin/refusals.h"
+#include "vfs/tree/context.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/write/in_place.h"
-#include "vfs/write/refusals.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/sealer.h"
 

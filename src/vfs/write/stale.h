@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "vfs/nodes/notifier.h"
 #include "vfs/origin/origin.h"
-#include "vfs/read/context.h"
-#include "vfs/read/notifier.h"
+#include "vfs/tree/context.h"
 #include "vfs/write/removal.h"
 
 namespace inductorfs::vfs {

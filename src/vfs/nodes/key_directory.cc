@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/key_directory.h"
+#include "vfs/nodes/key_directory.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/descriptor_cache.h"
+#include "vfs/nodes/descriptor_cache.h"
 
 namespace inductorfs::vfs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/write/refusals.h"
+#include "vfs/origin/refusals.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "inductorfs/base/clock.h"
-#include "vfs/tree/key_directory.h"
+#include "vfs/nodes/key_directory.h"
 
 namespace inductorfs::vfs {
 

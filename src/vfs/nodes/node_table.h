@@ -9,8 +9,8 @@
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/digest.h"
-#include "vfs/tree/node.h"
-#include "vfs/tree/node_journal.h"
+#include "vfs/nodes/node.h"
+#include "vfs/nodes/node_journal.h"
 
 namespace inductorfs::vfs {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/read/work_watch.h"
+#include "vfs/nodes/work_watch.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -16,8 +16,8 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/vfs/types.h"
-#include "vfs/tree/key_directory.h"
-#include "vfs/tree/provenance.h"
+#include "vfs/nodes/key_directory.h"
+#include "vfs/nodes/provenance.h"
 
 namespace inductorfs::vfs {
 

@@ -14,7 +14,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/catalog/catalog.h"
-#include "vfs/tree/provenance.h"
+#include "vfs/nodes/provenance.h"
 
 namespace inductorfs::vfs {
 

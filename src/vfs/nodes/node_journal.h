@@ -11,8 +11,8 @@
 
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/takeover/node_log.h"
-#include "vfs/tree/key_directory.h"
-#include "vfs/tree/node.h"
+#include "vfs/nodes/key_directory.h"
+#include "vfs/nodes/node.h"
 
 namespace inductorfs::vfs {
 

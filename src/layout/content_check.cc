@@ -141,7 +141,7 @@ Result<void> check_family(const Classification& classified, const Artefact& arte
 
 bool needs_whole(Family family) {
   using enum Family;
-  // kDynamo is the first of those that are not shared.
+  // From kDynamo on none is shared.
   return family < kDynamo && family != kPrecompiledHeader && family != kVecIsaMarker && family != kKernelPerf;
 }
 

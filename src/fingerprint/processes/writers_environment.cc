@@ -23,7 +23,7 @@ constexpr uint64_t kBlockLimit = uint64_t{4} << 20;
 constexpr size_t kValueLimit = size_t{64} << 10;
 /// What lies this near is read together: the variables of the start lie in one block.
 constexpr uint64_t kGap = 1024;
-/// What is read of a variable at first; the longest name of variables() has 42 letters.
+/// What is read of a variable at first; no name of variables() is nearly as long.
 constexpr uint64_t kFirstPiece = 256;
 constexpr uint64_t kPage = 4096;
 /// The array may be replaced while it is read; a process that does that without end is not waited for.

@@ -29,9 +29,9 @@ struct Sealed {
   bool is_parcel = false;     ///< `file` is the directory, or the index, of a parcel
 };
 
-/// Decides when a private file under its final name is complete, and makes it an immutable blob with an entry, which is
-/// queued for the cluster. seal() hashes whole files and runs on the `seal` thread; all other calls are quick.
-/// Safe for concurrent use.
+/// Judges whether a private file may be sealed, once a sign says that it is complete (docs/architecture.md, the life of
+/// a write), and makes it an immutable blob with an entry, which is queued for the cluster. seal() hashes whole files
+/// and runs on the `seal` thread; all other calls are quick. Safe for concurrent use.
 class Sealing : Context {
  public:
   explicit Sealing(const Context& context) : Context(context) {}

@@ -131,6 +131,7 @@ class GroupViewsTest : public ::testing::Test {
   GroupViewsTest() {
     views->set(kContainer, "/cache");
     options.views = views;
+    options.forget_wait = Milliseconds(20'000);  // a busy host is late with what the kernel does at once
   }
   void publish(const std::string& where) {
     Host writer(cluster);
@@ -209,6 +210,7 @@ TEST_F(GroupViewsTest, AreForgottenWhenAnotherViewComes) {
 
 TEST_F(GroupViewsTest, WaitForTheKernelOnlySoLong) {
   publish(directory);
+  options.forget_wait = vfs::kForgetWait;
   Host host(cluster, options);
   ASSERT_TRUE(host.wait_for_entry(entry));
   KernelNames kernel(host);
@@ -216,7 +218,7 @@ TEST_F(GroupViewsTest, WaitForTheKernelOnlySoLong) {
   kernel.hold(true);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(kernel.look_up(directory, kContainer, true));
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, vfs::GroupViews::kForgetWait);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, vfs::kForgetWait);
   EXPECT_TRUE(kernel.look_up(directory, kContainer, true));
   EXPECT_EQ(host.count("triton.views_met"), 1U) << "it waits once";
 }

@@ -109,6 +109,7 @@ void Host::start(bool resume, bool requests_finished) {
   vfs_options.quiet_time = options_.quiet_time;
   vfs_options.prefetch_bytes = options_.prefetch_bytes;
   vfs_options.fetch_threads = options_.fetch_threads;
+  vfs_options.forget_wait = options_.forget_wait;
   vfs_options.compile_once = options_.compile_once;
   vfs_options.cluster_winners = options_.cluster_winners;
   vfs_options.who_writes = options_.who_writes;

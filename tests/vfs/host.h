@@ -51,6 +51,7 @@ struct HostOptions {
   Milliseconds sync_patience{5000};  ///< of start() with the cluster
   uint64_t prefetch_bytes = 0;
   size_t fetch_threads = 4;
+  Milliseconds forget_wait = vfs::kForgetWait;
   Milliseconds compile_once{0};
   bool cluster_winners = false;
   bool chown_to_caller = false;               ///< files belong to Host::user, as under root's process

@@ -119,6 +119,8 @@ enum class OpenState {
   kNotAsked,  ///< an earlier question used up all the time
 };
 
+inline constexpr Milliseconds kForgetWait{100};
+
 struct FileSystemOptions {
   /// The local directory of this view. `view/` holds private and sealed files as a plain tree; `pending/` and
   /// `orphans/` hold files that have no name in that tree. It is made when it is missing, and lies on the store's file
@@ -135,6 +137,8 @@ struct FileSystemOptions {
   Milliseconds fetch_total{20000};                 ///< the longest that one fetch may take while it makes progress
   /// The longest that a lookup waits without progress, over all round trips that it needs; then it is a miss.
   Milliseconds lookup_patience = defaults::kLookupPatience;
+  /// The longest that a lookup waits for the kernel, which forgets a name in less than a millisecond (GroupViews).
+  Milliseconds forget_wait = kForgetWait;
   /// The longest that a process waits for another one of the cluster that compiles the same graph, and the longest that
   /// one is waited for. 0: nobody waits.
   Milliseconds compile_once{0};

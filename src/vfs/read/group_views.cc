@@ -44,7 +44,8 @@ void GroupViews::forget_groups(const NodePtr& key_directory, bool waits) {
     notifier_.wish_forgotten(key_directory->id, name);
     groups.push_back(child);
   }
-  if (waits) (void)tree_.wait_until_forgotten(groups, Deadline::after(kForgetWait));  // else a miss, see the header
+  if (waits)
+    (void)tree_.wait_until_forgotten(groups, Deadline::after(options_.forget_wait));  // else a miss, see the header
 }
 
 LookupAnswer GroupViews::for_view(const Site& site, LookupAnswer answer) {

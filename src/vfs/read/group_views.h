@@ -28,15 +28,14 @@ namespace inductorfs::vfs {
 /// request whatever the kernel keeps. That is when meet() notices another view. Safe for concurrent use.
 class GroupViews : Context {
  public:
-  /// The longest that meet() waits for the kernel, which forgets a name in less than a millisecond.
-  static constexpr Milliseconds kForgetWait{100};
   /// Nodes without a name that are found again, so that the kernel need not drop one for the next.
   static constexpr size_t kMostRemembered = 4096;
 
   explicit GroupViews(const Context& context) : Context(context) {}
 
   /// Handles the lookup of a known key directory at this path. If the kernel keeps group files there that are rendered
-  /// for another view than the caller's, waits until the kernel has given their nodes back, at most kForgetWait: it
+  /// for another view than the caller's, waits until the kernel has given their nodes back, at most
+  /// FileSystemOptions::forget_wait: it
   /// forgets their names at once, and keeps the node of a file that a process has open. Blocks for nothing else but the
   /// local disk.
   void meet(const NodePtr& key_directory, const std::string& path, const Caller& caller);

@@ -131,7 +131,7 @@ class GroupViewsTest : public ::testing::Test {
   GroupViewsTest() {
     views->set(kContainer, "/cache");
     options.views = views;
-    options.forget_wait = Milliseconds(20'000);  // a busy host is late with what the kernel does at once
+    options.forget_wait = Milliseconds(1500);  // a busy host is late with what the kernel does at once
   }
   void publish(const std::string& where) {
     Host writer(cluster);

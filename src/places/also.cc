@@ -2,6 +2,7 @@
 #include "inductorfs/places/also.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/control/control.h"
+#include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
@@ -33,6 +35,7 @@ using Links = std::map<std::string, std::string>;
 constexpr uint64_t kRecordLimit = 1ULL << 20;
 constexpr std::string_view kSocketSuffix = ".sock";
 constexpr std::string_view kRecordSuffix = ".also";
+constexpr const char* kBindsLock = "binds.lock";
 /// More layers than this at one place are nothing that a daemon of ours made.
 constexpr int kMostLayers = 16;
 /// A bind mount whose directory is being renamed is looked for again.
@@ -119,10 +122,14 @@ Result<Fd> open_source(const std::string& mountpoint, const BindId& mount, const
   return at;
 }
 
-bool has_live_daemon(const MountEntry& main_mount) {
-  // Binds are root's, so the daemon that made one has its socket in root's directory.
+/// Binds are root's, so the daemon that made one has its socket in root's directory, whoever asks.
+std::string directory_of_binders() {
   const config::Environment none = [](const std::string&) { return std::optional<std::string>(); };
-  return control::is_served(config::runtime_directory(0, none) + "/" + config::socket_name(main_mount.mount_point));
+  return config::runtime_directory(0, none);
+}
+
+bool has_live_daemon(const MountEntry& main_mount) {
+  return control::is_served(directory_of_binders() + "/" + config::socket_name(main_mount.mount_point));
 }
 
 /// kBusy when what is at the place is no dead daemon's.
@@ -207,6 +214,17 @@ Links read_record(const std::string& path) {
 Result<void> write_record(const std::string& path, const Links& links) {
   const std::vector<uint8_t> bytes = Json::to_cbor(Json(links));
   return write_file_atomically(AT_FDCWD, path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 0600);
+}
+
+Fd open_binds_lock() {
+  const std::string directory = directory_of_binders();
+  if (::geteuid() != 0 || !control::prepare_runtime_directory(directory)) return {};
+  return Fd(::open((directory + "/" + kBindsLock).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+}
+
+bool is_orphaned(const std::vector<MountEntry>& table, const MountEntry& bind) {
+  const MountEntry* const there = find_mount_by_id(table, bind.id);
+  return there != nullptr && there->is_ours() && there->root != "/" && find_main_mount(table, *there) == nullptr;
 }
 
 bool is_bind_of(const MountEntry& entry, const std::string& device) {
@@ -301,11 +319,22 @@ void take_back_places(const std::string& record) {
   (void)::unlink(record.c_str());  // the next sweep tries again
 }
 
+Fd keep_orphaned_binds() {
+  Fd lock = open_binds_lock();
+  while (lock && ::flock(lock.get(), LOCK_SH) != 0 && errno == EINTR) {
+  }
+  return lock;
+}
+
 void detach_orphaned_binds() {
-  const std::vector<MountEntry> table = read_mount_table();
-  for (const MountEntry& entry : table) {
-    const bool orphaned = entry.is_ours() && entry.root != "/" && find_main_mount(table, entry) == nullptr;
-    if (orphaned && is_dead_mount(entry.mount_point)) (void)detach(entry);  // the next sweep tries again
+  for (const MountEntry& entry : read_mount_table()) {
+    if (!is_orphaned(read_mount_table(), entry) || !is_dead_mount(entry.mount_point)) continue;
+    const Result<Step> at = open_path(entry.mount_point);
+    if (!at || at->mount != entry.id) continue;  // renamed or hidden: the next sweep tries again
+    // Nothing below blocks: who replaces a dead mount waits for it.
+    const Fd lock = open_binds_lock();
+    if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;
+    if (is_orphaned(read_mount_table(), entry)) (void)detach(at->fd);
   }
 }
 

@@ -2,8 +2,10 @@
 """All processes of a mount are killed while jobs write by path, and it is mounted again: the jobs get ENOTCONN until the new mount
 is there, and never write into the directory below."""
 import contextlib
+import fcntl
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -171,8 +173,27 @@ def test_nobody_writes_below_the_mount_of_a_unit_that_was_killed(cluster, place)
     assert layers(place.cache) == 0 and touched(place.cache) == bare
 
 
+@contextlib.contextmanager
+def others_that_sweep(node, cluster):
+    """Mounts of another node begin without a pause, and are refused after they have looked what dead daemons left."""
+    inside = node.cache / "inside"
+    inside.mkdir()
+    stop = node.root / "stop"
+    command = [places.program(), "mount", str(inside), "--store", str(node.root / "no-store"), *map(str, cluster.options())]
+    again = f"until test -e {stop}; do {shlex.join(map(str, command))}; done"
+    child = subprocess.Popen(["sh", "-c", again], env=node.env(), stderr=subprocess.PIPE, text=True)
+    try:
+        yield
+    finally:
+        stop.touch()
+        told = child.communicate(timeout=60)[1]
+    assert "must not lie in an inductorfs mount" in told, told[:1000]
+
+
 @needs_root
 def test_nobody_writes_below_a_further_place_of_a_mount_that_was_killed(cluster, place):
+    """While other mounts of the host begin, which remove what no mount shows any more."""
+    other = cluster.quick("other")
     elsewhere = place.root / "there"
     elsewhere.mkdir()
     bare = touched(elsewhere)
@@ -180,7 +201,7 @@ def test_nobody_writes_below_a_further_place_of_a_mount_that_was_killed(cluster,
     options = cluster.options
     cluster.options = lambda *given: [word for word in options(*given) if word != "--no-also"]
     mount_again(place, cluster, *more)
-    with Writers(elsewhere, place.root / "writers") as writers:
+    with others_that_sweep(other, cluster), Writers(elsewhere, place.root / "writers") as writers:
         for _ in range(ROUNDS):
             place.kill_daemon()
             mount_again(place, cluster, *more)
@@ -191,6 +212,23 @@ def test_nobody_writes_below_a_further_place_of_a_mount_that_was_killed(cluster,
     all_is_there(place.cache / "precompiled_headers", names)
     place.unmount()
     assert touched(elsewhere) == bare, "a job wrote into the directory below"
+
+
+@needs_root
+def test_a_place_of_a_mount_that_is_gone_goes_with_the_next_mount(cluster, place):
+    elsewhere = place.root / "there"
+    elsewhere.mkdir()
+    options = [word for word in cluster.options("--also", f"precompiled_headers={elsewhere}") if word != "--no-also"]
+    place.start(*options)
+    place.kill_daemon()
+    subprocess.run(["umount", "--lazy", place.cache], check=True)
+    assert layers(elsewhere) == 1
+    with open("/run/inductorfs/binds.lock", "rb") as kept:  # as a mount that is coming back
+        fcntl.flock(kept, fcntl.LOCK_SH)
+        cluster.quick("other")
+        assert layers(elsewhere) == 1
+    cluster.quick("third")
+    assert layers(elsewhere) == 0
 
 
 @needs_root

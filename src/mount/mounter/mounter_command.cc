@@ -155,6 +155,7 @@ Result<void> HostMounts::note(const places::BindId& own) {
 }
 
 void HostMounts::mount(int session) {
+  Fd kept = places::keep_orphaned_binds();
   Result<Made> made = make();
   if (!made) return send(session, config::error_to_json(made.error()));
   send(session, {{"mount", made->own.mount}, {"device", made->own.device}, {"leaves_dead", leaves_dead(*made)}},
@@ -164,6 +165,7 @@ void HostMounts::mount(int session) {
   const std::vector<std::string> states = also_.show(made->own);
   // Its number belongs to no other mount yet: `place` holds it.
   if (made->place.dead) places::detach_binds_of(made->place.device, task_.mountpoint);
+  kept.reset();
   for (const std::string& state : states) send(session, {{"place", state}});
   send(session, Json::object());
   if (!hears(session, Mounter::kUncover)) return;

@@ -22,7 +22,7 @@
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/journal.h"
 #include "inductorfs/base/log_lines.h"
-#include "inductorfs/base/showable.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::log {
 namespace {

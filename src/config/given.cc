@@ -7,7 +7,7 @@
 #include <cctype>
 #include <utility>
 
-#include "inductorfs/base/nearest_name.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/fingerprint/variables.h"
 

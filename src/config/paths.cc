@@ -10,7 +10,6 @@
 #include <cstdlib>
 
 #include "inductorfs/base/encoding.h"
-#include "inductorfs/base/showable.h"
 #include "inductorfs/base/text.h"
 #include "inductorfs/codec/digest.h"
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <iterator>
 
-#include "inductorfs/base/nearest_name.h"
 #include "inductorfs/base/text.h"
 #include "inductorfs/config/paths.h"
 

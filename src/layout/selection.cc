@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "inductorfs/base/nearest_name.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/fingerprint/facet_text.h"
 #include "inductorfs/layout/glob.h"
 #include "inductorfs/layout/layout.h"

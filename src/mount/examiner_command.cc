@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "inductorfs/base/capabilities.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fingerprint/trust.h"

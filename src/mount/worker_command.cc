@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "inductorfs/base/activity.h"
-#include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/mount_table.h"

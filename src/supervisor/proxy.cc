@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-#include "inductorfs/base/capabilities.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "line.h"
 

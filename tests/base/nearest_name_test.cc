@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/base/nearest_name.h"
-
 #include <gtest/gtest.h>
+
+#include "inductorfs/base/text.h"
 
 namespace inductorfs {
 namespace {

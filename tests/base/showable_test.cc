@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/base/showable.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "inductorfs/base/text.h"
 
 namespace inductorfs {
 namespace {

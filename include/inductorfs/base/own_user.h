@@ -25,4 +25,8 @@ void act_for(uid_t uid, gid_t gid);
 /// part done: the process is to end.
 [[nodiscard]] Result<void> become_user(uid_t uid, gid_t gid, std::span<const gid_t> groups);
 
+/// Gives up for good all capabilities of this thread but those in `kept` (capabilities(7)): permitted, effective and
+/// inheritable. It gains none. To be called before the process has other threads.
+[[nodiscard]] Result<void> keep_capabilities(std::span<const int> kept);
+
 }  // namespace inductorfs

@@ -26,8 +26,8 @@
 
 #include "fingerprint/children/examiner_child.h"
 #include "fingerprint/processes/look_messages.h"
-#include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/message.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/codec/digest.h"
 

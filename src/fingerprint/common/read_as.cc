@@ -9,7 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "inductorfs/base/capabilities.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/base/read_bounds.h"
 
 namespace inductorfs::fingerprint {

@@ -16,9 +16,9 @@
 #include <memory>
 #include <utility>
 
-#include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/message.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/config/error_json.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/control/control.h"

@@ -20,8 +20,8 @@
 #include <cstring>
 
 #include "inductorfs/base/call_filter.h"
-#include "inductorfs/base/capabilities.h"
 #include "inductorfs/base/journal.h"
+#include "inductorfs/base/own_user.h"
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/control/socket.h"

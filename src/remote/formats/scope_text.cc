@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "inductorfs/base/encoding.h"
-#include "inductorfs/base/showable.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/codec/digest.h"
 
 namespace inductorfs::remote {

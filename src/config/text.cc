@@ -10,6 +10,11 @@
 
 namespace inductorfs::config {
 
+// Here alone, because each source that writes or reads JSON by itself takes a second longer to compile.
+std::string to_line(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string to_pretty(const Json& value) { return value.dump(2, ' ', false, Json::error_handler_t::replace); }
+Json from_text(std::string_view text) { return Json::parse(text, nullptr, false); }
+
 std::string text_at(const Json& object, const char* name) {
   const auto at = object.find(name);
   return at != object.end() && at->is_string() ? printable(at->get<std::string>()) : std::string();

@@ -115,7 +115,7 @@ Answer change(MountControl& mount, const std::string& operation, const Json& req
 }  // namespace
 
 Answer answer_request(MountControl& mount, std::string_view request, const Peer& peer, uid_t owner) {
-  const Json parsed = Json::parse(request, nullptr, false);
+  const Json parsed = config::from_text(request);
   if (!parsed.is_object()) return refuse(ErrorCode::kInvalid, "the request is no JSON object");
   const std::string operation = member<std::string>(parsed, "op", "");
   const bool is_owner = peer.uid == 0 || peer.uid == owner;
@@ -175,7 +175,7 @@ std::string warm_request(const WarmSelection& selection, Milliseconds slice) {
 std::string unmount_request(bool lazy) { return to_line({{"op", "unmount"}, {"lazy", lazy}}); }
 
 Result<std::string> parse_answer(std::string_view answer) {
-  const Json parsed = Json::parse(answer, nullptr, false);
+  const Json parsed = config::from_text(answer);
   if (!parsed.is_object()) return fail(ErrorCode::kCorrupt, "the daemon's answer is no JSON object");
   if (member<bool>(parsed, "ok", false)) return to_line(parsed.value("result", Json::object()));
   const ErrorCode code = code_from(member<std::string>(parsed, "code", "")).value_or(ErrorCode::kInternal);
@@ -183,12 +183,12 @@ Result<std::string> parse_answer(std::string_view answer) {
 }
 
 bool is_of_no_worker(std::string_view answer) {
-  const Json parsed = Json::parse(answer, nullptr, false);
+  const Json parsed = config::from_text(answer);
   return parsed.is_object() && member<bool>(parsed, "no_worker", false);
 }
 
 pid_t held_worker(std::string_view answer) {
-  const Json parsed = Json::parse(answer, nullptr, false);
+  const Json parsed = config::from_text(answer);
   return parsed.is_object() ? member<pid_t>(parsed, "held", 0) : 0;
 }
 

@@ -36,7 +36,7 @@ constexpr size_t kDirectoryLimit = 8192;
 constexpr int kDepthLimit = 8;
 
 bool names_environment(const std::string& text) {
-  const Json root = Json::parse(text, nullptr, false);
+  const Json root = config::from_text(text);
   if (!root.is_object() || !root.contains("facets")) return false;
   return root["facets"].is_object() && root["facets"].contains(fingerprint::to_string(Facet::kEnvironment));
 }

@@ -40,7 +40,7 @@ Milliseconds patience_at(const Json& request, const char* name) {
 
 /// In a child of the examiner. All that the worker says is how long it waits.
 std::string answer_facts(FactsRequest request, const ExaminerCall& call) {
-  const Json asked = Json::parse(call.request, nullptr, false);
+  const Json asked = config::from_text(call.request);
   if (!asked.is_object()) return to_line(error_to_json(Error(ErrorCode::kInvalid, "the request is no JSON object")));
   request.deadline = patience_at(asked, "command");
   request.reader.program = kThisProgram;
@@ -59,7 +59,7 @@ std::string answer_facts(FactsRequest request, const ExaminerCall& call) {
 
 /// What the worker takes for facts, or for a reason why there are none.
 Result<Fingerprint> facts_from(const std::string& answer) {
-  const Json json = Json::parse(answer, nullptr, false);
+  const Json json = config::from_text(answer);
   const auto text = json.is_object() ? json.find("facts") : json.end();
   if (json.is_object() && text != json.end() && text->is_string()) {
     auto facts = Fingerprint::from_json(text->get_ref<const std::string&>());

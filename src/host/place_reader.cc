@@ -155,13 +155,13 @@ Result<Json> answer(const Json& request, int inotify, Asker asker) {
 }
 
 std::string answer_text(const std::string& request, int inotify, Asker asker) {
-  const Result<Json> found = answer(Json::parse(request, nullptr, false), inotify, asker);
+  const Result<Json> found = answer(config::from_text(request), inotify, asker);
   return to_line(found ? *found : Json{{"error", found.error().what()}});
 }
 
 Result<Json> json_from(const Result<std::string>& answer) {
   if (!answer) return fail(answer.error());
-  Json json = Json::parse(*answer, nullptr, false);
+  Json json = config::from_text(*answer);
   if (!json.is_object()) return fail(ErrorCode::kInternal, "the reader's answer is no JSON object");
   if (json.contains("error")) return fail(ErrorCode::kUnavailable, config::text_at(json, "error"));
   return json;
@@ -229,9 +229,8 @@ Result<std::vector<int>> PlaceReader::watch(int inotify, const std::vector<std::
 
 int run_place_reader() {
   const Result<std::string> text = fingerprint::reader_request();
-  const Result<Json> found =
-      text ? answer(Json::parse(*text, nullptr, false), fingerprint::kReaderDescriptor, Asker::kOwn)
-           : Result<Json>(fail(text.error()));
+  const Result<Json> found = text ? answer(config::from_text(*text), fingerprint::kReaderDescriptor, Asker::kOwn)
+                                  : Result<Json>(fail(text.error()));
   return fingerprint::end_reader("host-places", found ? Result<std::string>(to_line(*found)) : fail(found.error()));
 }
 

@@ -153,7 +153,7 @@ std::string family_text(const Json& family, std::map<std::string, Json>& facets)
 }  // namespace
 
 Json fingerprint_report(const Fingerprint& facts) {
-  Json report = Json::parse(facts.to_json(), nullptr, false);
+  Json report = config::from_text(facts.to_json());
   for (const Facet facet : fingerprint::kAllFacets) {
     const Fact& fact = facts.get(facet);
     Json& json = report["facets"][name_of(facet)];

@@ -401,7 +401,7 @@ Result<std::string> Service::ask_cluster(const std::string& request, const std::
     return fail(ErrorCode::kNotSupported,
                 settings_.mountpoint + " has no --remote, so it belongs to no cluster; name a mount that has one");
   }
-  INDUCTORFS_TRY_ASSIGN(const auto asked, cluster_request(Json::parse(request, nullptr, false)));
+  INDUCTORFS_TRY_ASSIGN(const auto asked, cluster_request(config::from_text(request)));
   const remote::Remote& remote = layers_->remote;
   const auto answer = run_cluster_request(*remote.index, *remote.operators, asked, [&] {
     return cancelled() || stopping_.with([](bool stopping) { return stopping; });

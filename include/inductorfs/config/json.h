@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace inductorfs::config {
 
@@ -10,7 +11,9 @@ namespace inductorfs::config {
 using Json = nlohmann::ordered_json;
 
 /// Writes one line. Bytes that are not UTF-8 become U+FFFD: a name may have any byte, and dump() would throw.
-inline std::string to_line(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-inline std::string to_pretty(const Json& value) { return value.dump(2, ' ', false, Json::error_handler_t::replace); }
+[[nodiscard]] std::string to_line(const Json& value);
+[[nodiscard]] std::string to_pretty(const Json& value);
+/// Reads either; of what is no JSON a value that is neither null nor an object (is_discarded()).
+[[nodiscard]] Json from_text(std::string_view text);
 
 }  // namespace inductorfs::config

@@ -93,7 +93,7 @@ Result<void> check_is_users(const std::string& root, uid_t user) {
 
 /// Formats whose readers take UTF-8 alone would get another path (docker, json) or none (systemd, k8s).
 Result<void> check_can_be_written(const std::string& root, std::string_view format) {
-  const bool is_utf8 = Json::parse(config::to_line(root)) == root;
+  const bool is_utf8 = config::from_text(config::to_line(root)) == root;
   if (is_utf8 || format == "sh") return {};
   return fail(ErrorCode::kInvalid, "a path that is not UTF-8 cannot be written as " + std::string(format) + ": " +
                                        root + ": --format sh can write it");

@@ -66,7 +66,7 @@ class ExplainCommand final : public Subcommand {
 }  // namespace
 
 std::string explanation_text(std::string_view json) {
-  const Json explanation = Json::parse(json, nullptr, false);
+  const Json explanation = config::from_text(json);
   if (!explanation.is_object()) return {};
   std::string text;
   for (const char* name :

@@ -215,7 +215,7 @@ class WhyMissCommand final : public QueryCommand {
   [[nodiscard]] std::string request() const override { return control::misses_request(job_); }
   [[nodiscard]] std::string text(std::string_view json) const override { return misses_text(json); }
   [[nodiscard]] Result<void> check_answer(std::string_view json) const override {
-    const Json report = Json::parse(json, nullptr, false);
+    const Json report = config::from_text(json);
     if (job_ == 0 || report.contains("number")) return {};
     return fail(ErrorCode::kNotFound,
                 "no job " + std::to_string(job_) + " of yours is remembered: inductorfs jobs lists them");
@@ -228,7 +228,7 @@ class WhyMissCommand final : public QueryCommand {
 }  // namespace
 
 std::string stats_text(std::string_view json) {
-  const Json stats = Json::parse(json, nullptr, false);
+  const Json stats = config::from_text(json);
   if (!stats.is_object()) return {};
   const Json& all = part_of(stats, "all");
   std::string text = line("since", text_at(stats, "since")) + table(all) + why_missed(all);
@@ -246,14 +246,14 @@ std::string stats_text(std::string_view json) {
 }
 
 std::string jobs_text(std::string_view json) {
-  const Json answer = Json::parse(json, nullptr, false);
+  const Json answer = config::from_text(json);
   std::string text;
   for (const Json& job : part_of(answer, "jobs")) text += job_text(job);
   return text.empty() ? "no job has used this mount since its daemon started\n" : text;
 }
 
 std::string misses_text(std::string_view json) {
-  const Json report = Json::parse(json, nullptr, false);
+  const Json report = config::from_text(json);
   if (!report.is_object() || !report.contains("number")) return "no job has missed anything\n";
   std::string text = job_text(report);
   const Json& misses = part_of(report, "misses");

@@ -171,7 +171,7 @@ class StatusCommand final : public Subcommand {
 }  // namespace
 
 std::string status_text(std::string_view json) {
-  const Json status = Json::parse(json, nullptr, false);
+  const Json status = config::from_text(json);
   if (!status.is_object()) return {};
   const Json& store = part_of(status, "store");
   const Json& files = part_of(status, "file_system");

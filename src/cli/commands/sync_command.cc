@@ -33,7 +33,7 @@ class SyncCommand final : public Subcommand {
     const Milliseconds timeout = std::chrono::seconds(timeout_);
     const auto done = ask_daemon_at(path_, control::sync_request(timeout), timeout + kQueryPatience, environment);
     if (!done) return fail_query(done.error(), json_);
-    Json report = Json::parse(*done, nullptr, false);
+    Json report = config::from_text(*done);
     if (!report.is_object()) report = Json::object();
     const bool kept = flag_at(report, "nothing_shared");
     const std::string text = sync_text(report);

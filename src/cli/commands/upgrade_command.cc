@@ -44,7 +44,7 @@ Result<Json> ask_status(const Located& mount, const config::Environment& environ
                         Deadline deadline = Deadline::after(kAskPatience)) {
   const Result<std::string> answer = ask_any_worker(mount, control::status_request(), deadline, environment);
   INDUCTORFS_TRY_ASSIGN(const auto result, answer ? control::parse_answer(*answer) : answer);
-  return Json::parse(result, nullptr, false);
+  return config::from_text(result);
 }
 
 /// The status of the process that serves after `pid`.

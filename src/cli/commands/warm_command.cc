@@ -111,7 +111,7 @@ class WarmCommand final : public Subcommand {
         std::this_thread::sleep_for(kBusyPause);
         continue;
       }
-      Json report = Json::parse(*answer, nullptr, false);
+      Json report = config::from_text(*answer);
       if (!report.is_object()) return fail(ErrorCode::kCorrupt, "the daemon's answer is no JSON object");
       if (flag_at(report, "done")) return report;
       progress.show(report);

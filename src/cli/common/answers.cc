@@ -34,9 +34,7 @@ int print(const std::string& text) {
   return fail_with(error_from_errno(errno, "write", "standard output"));
 }
 
-std::string pretty(const std::string& json) {
-  return config::to_pretty(config::Json::parse(json, nullptr, false)) + "\n";
-}
+std::string pretty(const std::string& json) { return config::to_pretty(config::from_text(json)) + "\n"; }
 
 std::string absolute(const std::string& path) { return config::absolute_path(path, config::working_directory()); }
 
@@ -69,7 +67,7 @@ config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
       return ask_daemon_at(mount.mountpoint, control::status_request(), patience, environment);  // says why it cannot
     };
     const auto status = ask();
-    config::Json one = status ? config::Json::parse(*status, nullptr, false) : config::Json::object();
+    config::Json one = status ? config::from_text(*status) : config::Json::object();
     if (!one.is_object()) one = config::Json::object();
     one["mountpoint"] = mount.mountpoint;
     if (!status) one.update(error_json(status.error()));

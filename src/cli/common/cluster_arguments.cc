@@ -56,7 +56,7 @@ Result<Json> ClusterArguments::ask(mount::ClusterRequest request, const config::
     const auto line = control::ask(mount.socket, config::to_line(mount::to_json(request)), Deadline::after(patience));
     if (!line) return fail(on_the_way(mountpoint, line.error()));
     INDUCTORFS_TRY_ASSIGN(const auto answer, control::parse_answer(*line));
-    return Json::parse(answer, nullptr, false);
+    return config::from_text(answer);
   }
   const Result<config::Settings> given = options_.facts_settings();
   if (!given) return mount::wrong_option(given.error());

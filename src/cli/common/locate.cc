@@ -97,7 +97,7 @@ std::optional<Shown> ask_where(const std::string& socket) {
   const Result<std::string> answer = control::ask(socket, control::where_request(), Deadline::after(kWherePatience));
   const Result<std::string> result = answer ? control::parse_answer(*answer) : answer;
   if (!result) return std::nullopt;
-  const Json where = Json::parse(*result, nullptr, false);
+  const Json where = config::from_text(*result);
   Shown shown{socket, bytes_at(where, "mountpoint"), {}};
   if (shown.mountpoint.empty()) return std::nullopt;
   for (const Json& item : config::part_of(where, "also")) {

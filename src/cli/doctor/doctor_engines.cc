@@ -172,7 +172,7 @@ std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const Mo
     return config::to_line(look_at_vllm(place, in_mount, deadline));
   });
   if (!answer) return findings;
-  for (const Json& one : Json::parse(*answer, nullptr, false)) {
+  for (const Json& one : config::from_text(*answer)) {
     const bool is_bad = config::text_at(one, "kind") == to_string(Kind::kBad);
     findings.push_back(
         {is_bad ? Kind::kBad : Kind::kWarning, config::text_at(one, "what"), config::text_at(one, "remedy")});

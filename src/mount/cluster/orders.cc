@@ -101,7 +101,7 @@ std::optional<layout::Selection> selection_from(const Json& json) {
 }
 
 std::optional<Orders> parse_orders(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = config::from_text(text);
   if (!json.is_object()) return std::nullopt;
   if (config::number_at(json, "v") != 1) return std::nullopt;
   Orders orders;
@@ -147,7 +147,7 @@ std::string cluster_id(const std::string& url, const std::string& prefix) {
 
 HeardOrders read_heard(const std::string& store, const std::string& cluster) {
   const auto text = read_file(AT_FDCWD, store + "/" + kHeardFile, kHeardLimit);
-  const Json json = text ? Json::parse(*text, nullptr, false) : Json();
+  const Json json = text ? config::from_text(*text) : Json();
   HeardOrders heard;
   if (!json.is_object() || cluster.empty() || config::text_at(json, "cluster") != cluster) return heard;
   heard.freeze = freeze_from(config::part_of(json, "freeze"));

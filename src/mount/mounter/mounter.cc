@@ -165,7 +165,7 @@ Result<void> Mounter::ask(const char* word, const std::string& request, Millisec
         is_late ? "no answer came in time: try again, or end the mount's processes and run `inductorfs unmount --lazy`"
                 : "see the log"));
   }
-  const Json json = Json::parse(*answer, nullptr, false);
+  const Json json = config::from_text(*answer);
   if (!json.is_object()) return fail(no_answer());
   if (const auto lines = json.find("log"); lines != json.end() && lines->is_array()) {
     for (const Json& line : *lines) (void)take_line(line);

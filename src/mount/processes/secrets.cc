@@ -100,7 +100,7 @@ struct Secrets::Asked {
       return fail(ErrorCode::kUnavailable, "the process of this mount that reads it has ended; see the log");
     }
     room.resize(static_cast<size_t>(received.size));
-    const Json json = Json::parse(room, nullptr, false);
+    const Json json = config::from_text(room);
     if (auto error = config::error_from_json(json)) return fail(std::move(*error));
     if (!memory) return fail(ErrorCode::kUnavailable, "the mounter's answer is none");
     return config::from_memory(memory.get());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/config/error_json.h"
 
+#include "inductorfs/config/json.h"
+
 namespace inductorfs::config {
 
 Json error_to_json(const Error& error) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "inductorfs/base/text.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 
 namespace inductorfs::config {

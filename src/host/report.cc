@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/host.h"
 

@@ -8,6 +8,7 @@
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
+#include "inductorfs/config/json.h"
 #include "job_finder.h"
 #include "job_starts.h"
 #include "report.h"

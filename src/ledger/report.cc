@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 
 namespace inductorfs::ledger {

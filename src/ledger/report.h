@@ -5,7 +5,7 @@
 #include <string>
 
 #include "books.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 
 /// What the books say, as JSON. Pure functions.
 namespace inductorfs::ledger {

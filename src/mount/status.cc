@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/mount/sharing.h"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/status.h"
 #include "support/learned_facts.h"

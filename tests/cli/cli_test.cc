@@ -8,6 +8,7 @@
 
 #include "cli_fixture.h"
 #include "inductorfs/base/text.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/control/socket.h"
 
 /// The built program, run as a user runs it: exit codes, the one line of an error, mounts that come and go.

@@ -10,6 +10,7 @@
 
 #include "cli/doctor/doctor_findings.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/remote/server_examination.h"
 #include "support/lacks.h"
 #include "support/temporary_directory.h"

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "inductorfs/config/json.h"
+
 namespace inductorfs::config {
 namespace {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz_target.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
 #include "remote/formats/scope_text.h"

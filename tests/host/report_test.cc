@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/host/host.h"
 #include "support/learned_facts.h"
 

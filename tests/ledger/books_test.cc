@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/ledger/ledger.h"
 #include "report.h"
 #include "support/fake_clock.h"

@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "inductorfs/config/json.h"
+
 namespace inductorfs::ledger {
 namespace {
 

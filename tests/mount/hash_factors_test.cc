@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::mount {

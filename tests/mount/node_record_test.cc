@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "inductorfs/config/json.h"
+
 namespace inductorfs::mount {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/remote/operators.h"
 #include "inductorfs/remote/remote.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "inductorfs/config/json.h"
 #include "support/learned_facts.h"
 
 namespace inductorfs::mount {

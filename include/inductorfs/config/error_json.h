@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "inductorfs/base/result.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 
 /// The encoding of an error that one process of a mount tells another one.
 namespace inductorfs::config {

@@ -5,10 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace inductorfs::config {
+#include "inductorfs/config/json_forward.h"
 
-/// JSON that keeps its members in the order in which they were added, as people read it.
-using Json = nlohmann::ordered_json;
+namespace inductorfs::config {
 
 /// Writes one line. Bytes that are not UTF-8 become U+FFFD: a name may have any byte, and dump() would throw.
 [[nodiscard]] std::string to_line(const Json& value);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 
 /// Makes text for people from the JSON that a daemon answers. Whatever the JSON holds, these functions give one
 /// printable answer: it may be another version's.

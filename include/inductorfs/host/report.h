@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/remote/index.h"

@@ -16,7 +16,7 @@
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/digest.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/ledger/job_processes.h"
 #include "inductorfs/vfs/types.h"

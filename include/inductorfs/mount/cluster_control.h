@@ -7,7 +7,7 @@
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/layout/selection.h"
 #include "inductorfs/remote/remote.h"

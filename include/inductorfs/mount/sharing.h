@@ -4,7 +4,7 @@
 #include <string>
 
 #include "inductorfs/base/counters.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/host/host.h"

@@ -7,7 +7,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/layers.h"

@@ -10,6 +10,7 @@
 #include "cli/common/command.h"
 #include "cli/common/mount_arguments.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/text.h"

@@ -7,6 +7,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/given.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/mount/layers.h"
 
 namespace inductorfs::cli {

@@ -12,6 +12,7 @@
 #include "cli/common/command.h"
 #include "cli/common/shell_word.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/layout/user_caches.h"
 #include "inductorfs/places/links.h"
 #include "inductorfs/places/mountpoint.h"

@@ -2,6 +2,7 @@
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
 #include "cli/common/mount_arguments.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/host/learn.h"
 #include "inductorfs/host/report.h"
 

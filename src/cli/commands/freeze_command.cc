@@ -2,6 +2,7 @@
 #include "cli/common/cluster_arguments.h"
 #include "cli/common/command.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 
 namespace inductorfs::cli {
 namespace {

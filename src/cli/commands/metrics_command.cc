@@ -12,6 +12,7 @@
 #include "cli/common/command.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/process.h"

@@ -5,6 +5,7 @@
 #include "cli/common/answer_text.h"
 #include "cli/common/cluster_arguments.h"
 #include "cli/common/command.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 
 namespace inductorfs::cli {

@@ -7,6 +7,7 @@
 #include "cli/common/answer_text.h"
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
 

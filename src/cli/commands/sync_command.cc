@@ -3,6 +3,7 @@
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
 

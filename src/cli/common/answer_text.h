@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/config/settings.h"
 
 /// Makes text from the daemon's answers, which are JSON and may be another version's. Each function is defined with its

@@ -6,6 +6,7 @@
 
 #include "cli/common/shell_word.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/process.h"
 

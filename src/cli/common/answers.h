@@ -6,7 +6,7 @@
 #include "cli/common/locate.h"
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 
 /// Functions that commands use to ask a daemon and to print its answer.
 namespace inductorfs::cli {

@@ -8,6 +8,7 @@
 
 #include "cli/common/answer_text.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"

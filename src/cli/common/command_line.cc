@@ -10,6 +10,7 @@
 #include "cli/common/answers.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 

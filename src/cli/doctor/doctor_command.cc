@@ -13,6 +13,7 @@
 #include "cli/doctor/doctor_findings.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/cli/run.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/learn.h"
 #include "inductorfs/mount/layers.h"

@@ -14,6 +14,7 @@
 #include "cli/doctor/doctor_findings.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/layout/user_caches.h"

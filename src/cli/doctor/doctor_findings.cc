@@ -10,6 +10,7 @@
 
 #include "cli/common/shell_word.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 

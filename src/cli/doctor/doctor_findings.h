@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/layout/user_caches.h"
 
 namespace inductorfs::remote {

@@ -12,6 +12,7 @@
 
 #include "inductorfs/base/encoding.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/mount/layers.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::mount {

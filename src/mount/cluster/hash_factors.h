@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "inductorfs/base/clock.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/mount/layers.h"
 
 /// Why a serving engine asks for another hash than other pods do. vLLM writes what its hash is made of beside its

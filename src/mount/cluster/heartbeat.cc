@@ -16,6 +16,7 @@
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/codec/frame.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 
 namespace inductorfs::mount {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "inductorfs/base/guarded.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/mount/layers.h"
 #include "mount/cluster/orders.h"

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "inductorfs/config/json.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
 #include "mount/cluster/hash_factors.h"

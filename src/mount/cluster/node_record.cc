@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mount/cluster/node_record.h"
 
+#include "inductorfs/config/json.h"
+
 namespace inductorfs::mount {
 
 config::Json parse_node_record(const std::string& text) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 
 namespace inductorfs::mount {
 

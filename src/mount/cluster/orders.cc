@@ -10,6 +10,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/mount/cluster_control.h"

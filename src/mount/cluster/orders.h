@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "inductorfs/base/result.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/layout/selection.h"
 
 /// What an operator has ordered for all mounts of a cluster (Operators::replace_orders), and what a mount has heard of

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "inductorfs/config/json.h"
 #include "mount/cluster/warming.h"
 
 namespace inductorfs::mount {

@@ -11,6 +11,7 @@
 #include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/codec/frame.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/usable_scopes.h"

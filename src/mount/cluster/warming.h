@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/mount/warmer.h"

@@ -12,6 +12,7 @@
 #include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/config/error_json.h"
+#include "inductorfs/config/json.h"
 
 namespace inductorfs::mount {
 

@@ -8,7 +8,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
-#include "inductorfs/config/json.h"
+#include "inductorfs/config/json_forward.h"
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/places/also.h"
 

@@ -21,6 +21,7 @@
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/config/error_json.h"
 #include "inductorfs/config/frozen.h"
+#include "inductorfs/config/json.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/fingerprint/examiner.h"

@@ -19,6 +19,7 @@
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/config/error_json.h"
 #include "inductorfs/config/frozen.h"
+#include "inductorfs/config/json.h"
 
 namespace inductorfs::mount {
 

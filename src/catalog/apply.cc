@@ -24,11 +24,6 @@ constexpr size_t kDatabaseChunk = 2'000;
 constexpr std::chrono::microseconds kBetweenChunks{200};
 
 template <typename T>
-std::span<const T> chunk_at(const std::vector<T>& all, size_t start, size_t length) {
-  return std::span<const T>(all).subspan(start, std::min(length, all.size() - start));
-}
-
-template <typename T>
 std::vector<T> take_front(std::deque<T>& all, size_t length) {
   const auto end = all.begin() + static_cast<ptrdiff_t>(std::min(length, all.size()));
   std::vector<T> front(std::move_iterator(all.begin()), std::move_iterator(end));
@@ -76,7 +71,7 @@ void Tail::refuse(Followed& scope, size_t entries) {
 void Tail::note_applied(Followed& scope, const remote::Position& position, bool ended) {
   scope.position = position;
   state_.with([&](State& state) { state.positions[scope.index] = position; });
-  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
+  parts_.count_entries();
   if (!ended) return;
   scope.synced = true;
   note_synced();
@@ -94,13 +89,15 @@ std::vector<std::string> Tail::stale_after(const Followed& scope, const std::deq
 
 void Tail::remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths, bool is_told) {
   std::vector<std::string> changed;
-  for (size_t start = 0; start < paths.size(); start += kMemoryChunk) {
+  for (std::span<const std::string> rest(paths); !rest.empty();) {
+    const auto piece = rest.first(std::min(kMemoryChunk, rest.size()));
+    rest = rest.subspan(piece.size());
     parts_.tree.write([&](EntryTree& tree) {
-      for (const auto& path : chunk_at(paths, start, kMemoryChunk)) {
+      for (const auto& path : piece) {
         if (tree.remove(scope, path) && !is_told) changed.push_back(path);
       }
     });
-    tell(changed);
+    parts_.tell(changed);
   }
 }
 
@@ -119,24 +116,11 @@ bool Tail::set_in_memory(Followed& scope, std::deque<codec::Entry> entries, std:
         if (taken != nullptr && change != EntryTree::Change::kRefused) taken->push_back(std::move(entry));
       }
     });
-    tell(changed);
+    parts_.tell(changed);
     if (gone || (refused > 0 && is_crowded())) return false;
     refuse(scope, refused);
   }
   return true;
-}
-
-void Tail::tell(std::vector<std::string>& changed) {
-  if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
-  changed.clear();
-}
-
-void Tail::tell_in_pieces(const std::vector<std::string>& paths) {
-  for (size_t start = 0; start < paths.size(); start += kMemoryChunk) {
-    const auto piece = chunk_at(paths, start, kMemoryChunk);
-    std::vector<std::string> changed(piece.begin(), piece.end());
-    tell(changed);
-  }
 }
 
 bool Tail::forget_on_disk(const remote::ScopeId& scope) {

@@ -121,7 +121,6 @@ class CatalogImpl final : public Catalog {
   [[nodiscard]] Result<void> check(const Publish& publish) const;
   [[nodiscard]] codec::Entry with_queued(const Publish& publish);
   void add_deleted(const Publish& publish, const std::string& root, std::vector<Database::Mark>& marks) const;
-  void drop_oldest(Durable& durable);
 
   std::unique_ptr<Parts> parts_;
   Tail tail_;
@@ -232,8 +231,8 @@ void CatalogImpl::forget_hidden(std::string_view root) {
 }
 
 void CatalogImpl::forget_unfit() {
-  const auto seen = parts_->tree.write([](EntryTree& tree) { return tree.unmark_unfit(); });
-  if (!seen.empty() && parts_->on_change) parts_->on_change(seen);
+  auto seen = parts_->tree.write([](EntryTree& tree) { return tree.unmark_unfit(); });
+  parts_->tell(seen);
 }
 
 Result<void> CatalogImpl::check(const Publish& publish) const {
@@ -259,17 +258,6 @@ Result<void> CatalogImpl::check(const Publish& publish) const {
     return fail(ErrorCode::kInvalid, "what was seen is not a path");
   }
   return {};
-}
-
-void CatalogImpl::drop_oldest(Durable& durable) {
-  const int64_t id = *durable.queue.oldest();
-  QueueIndex::Item* item = durable.queue.find(id);
-  PublishReport report{item->paths, PublishState::kKeptLocal, std::string(kDroppedWhy), std::nullopt};
-  durable.queue.remove(id);
-  durable.queue.record(report);
-  durable.undelivered.push_back(std::move(report));
-  if (durable.undelivered.size() > QueueIndex::kReportLimit) durable.undelivered.pop_front();
-  parts_->metrics.dropped.add();
 }
 
 /// Of a group that is to be merged. What waits under its path, in its scope, may hold the timings of another root: the
@@ -340,7 +328,8 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
     const auto replaced = durable.queue.same_paths(item.scope, item.paths);
     if (replaced) gone.push_back(*replaced);
     const bool full = !replaced && durable.queue.size() >= parts_->options.queue_limit;
-    if (full && durable.queue.size() > 0) gone.push_back(*durable.queue.oldest());
+    const auto oldest = full ? durable.queue.oldest() : std::nullopt;
+    if (oldest) gone.push_back(*oldest);
     const auto id = durable.database.enqueue(static_cast<int>(stamped.kind), payload, gone, shown);
     if (!id) {
       ++durable.wakes;
@@ -351,7 +340,10 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
           "the catalog is damaged, and the next worker begins a new one (inductorfs upgrade): " + id.error().what());
     }
     if (replaced) durable.queue.remove(*replaced);
-    if (full && durable.queue.size() > 0) drop_oldest(durable);
+    if (oldest) {
+      durable.keep_local(*oldest, kDroppedWhy);
+      parts_->metrics.dropped.add();
+    }
     durable.queue.add(*id, std::move(item));
     ++durable.wakes;
     return {};

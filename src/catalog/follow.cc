@@ -22,12 +22,12 @@ void Tail::follow(const std::vector<remote::ScopeId>& scopes) {
       return true;
     });
     if (stays) {
-      tell_in_pieces(paths);
+      parts_.tell(paths);
     } else {
       remove_from_memory(gone, paths);
     }
   }
-  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
+  parts_.count_entries();
   // Only now: what comes in must not meet names of what goes.
   state_.notify_with([&](State& state) {
     if (following.some_new) state.synced = false;
@@ -77,14 +77,14 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
   followed.id = scope.id;
   followed.index = scope.index;
   followed.patience = kReadPatience;
-  auto position = load_scope(parts_, scope, [this](std::vector<std::string>& changed) { tell(changed); });
+  auto position = load_scope(parts_, scope);
   if (position) {
     followed.position = std::move(*position);
   } else {
     parts_.note_failure(position.error());  // the cluster has all of it
   }
   state_.with([&](State& state) { state.positions[followed.index] = followed.position; });
-  parts_.metrics.entries.set(parts_.tree.read([](const EntryTree& tree) { return tree.known(); }));
+  parts_.count_entries();
   return followed;
 }
 

@@ -151,28 +151,6 @@ void tell_damaged_rows(Parts& parts, std::string_view what, uint64_t rows) {
   log::error("catalog.rows_damaged", {{"what", what}, {"rows", rows}});
 }
 
-Metrics::Metrics(Counters& counters)
-    : rejected(counters.get("catalog.rejected")),
-      entries(counters.get("catalog.entries")),
-      resets(counters.get("catalog.resets")),
-      damaged(counters.get("catalog.damaged")),
-      damaged_rows(counters.get("catalog.damaged_rows")),
-      database_errors(counters.get("catalog.database_errors")),
-      lost_reported(counters.get("catalog.lost_reported")),
-      lost_dropped(counters.get("catalog.lost_dropped")),
-      published(counters.get("publish.published")),
-      kept_local(counters.get("publish.kept_local")),
-      superseded(counters.get("publish.superseded")),
-      refused(counters.get("publish.refused")),
-      lost_groups(counters.get("publish.damaged")),
-      retries(counters.get("publish.retries")),
-      parked(counters.get("publish.parked")),
-      dropped(counters.get("publish.dropped")),
-      tail_errors(counters.get("tail.errors")),
-      scopes_forgotten(counters.get("catalog.scopes_forgotten")),
-      publish_times(counters.histogram("publish")),
-      renewed(counters.get("catalog.renewed")) {}
-
 Result<Database> open_or_renew(const std::string& file, bool is_resumed, Counters& counters) {
   if (const auto parent = std::filesystem::path(file).parent_path(); !parent.empty()) {
     INDUCTORFS_TRY(make_directories(parent.string(), 0700));
@@ -193,8 +171,7 @@ Result<Database> renew(const std::string& file, Counters& counters) {
   return renew_locked(file, lock, counters);
 }
 
-Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
-                                    const std::function<void(std::vector<std::string>&)>& tell) {
+Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope) {
   uint64_t unusable = 0;
   uint64_t damaged = 0;
   std::string after;
@@ -211,7 +188,7 @@ Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
         if (change == EntryTree::Change::kVisible) changed.push_back(entry.path);
       }
     });
-    tell(changed);
+    parts.tell(changed);
     if (gone) return remote::Position{};
     unusable += page.rows - used;
     damaged += page.damaged;
@@ -233,13 +210,12 @@ Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts) {
   INDUCTORFS_TRY(load_marks(parts));
   std::map<ScopeIndex, remote::Position> positions;
   for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
-    // Nobody listens yet.
-    auto position = load_scope(parts, scope, [](std::vector<std::string>& changed) { changed.clear(); });
+    auto position = load_scope(parts, scope);  // nobody listens yet
     if (!position) return fail(std::move(position).error());
     positions[scope.index] = positions_hold ? std::move(*position) : remote::Position{};
   }
   INDUCTORFS_TRY(load_queue(parts));
-  parts.metrics.entries.set(parts.tree.read([](const EntryTree& tree) { return tree.known(); }));
+  parts.count_entries();
   return positions;
 }
 

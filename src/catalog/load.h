@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "catalog/parts.h"
 #include "inductorfs/base/counters.h"
@@ -22,10 +20,9 @@ void tell_damaged_rows(Parts& parts, std::string_view what, uint64_t rows);
 /// Fills tree and queue from the database; returns up to which position each scope was followed. kCorrupt when the file
 /// is damaged after all.
 [[nodiscard]] Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts);
-/// Puts what the disk has of a scope into the tree, piece by piece, and passes to `tell` the paths that became visible.
+/// Puts what the disk has of a scope into the tree, piece by piece, and tells the listener.
 /// Returns the position up to which the scope had been followed; or the start if some entry could not be used, because
 /// the scope then has to be read anew. Ends early when the catalog stops or the scope is no longer followed.
-[[nodiscard]] Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope,
-                                                  const std::function<void(std::vector<std::string>&)>& tell);
+[[nodiscard]] Result<remote::Position> load_scope(Parts& parts, const FollowedScope& scope);
 
 }  // namespace inductorfs::catalog

@@ -18,7 +18,7 @@ void OperatorOrders::freeze(bool frozen) {
   parts_.frozen = frozen;
   wake_publisher();
   // All that any root may show came now, or went.
-  const auto paths = parts_.tree.write([](EntryTree& tree) {
+  auto paths = parts_.tree.write([](EntryTree& tree) {
     tree.all_names_changed();
     std::vector<std::string> all;
     for (const FollowedScope& scope : tree.followed()) {
@@ -26,7 +26,7 @@ void OperatorOrders::freeze(bool frozen) {
     }
     return all;
   });
-  if (!paths.empty() && parts_.on_change) parts_.on_change(paths);
+  parts_.tell(paths);
 }
 
 void OperatorOrders::permit_publishing(SteadyTime until) {
@@ -58,12 +58,7 @@ OperatorOrders::Dropped OperatorOrders::drop(Durable& durable, int64_t id, const
     parts_.note_failure(removed.error());
     return Dropped::kNotNow;
   }
-  PublishReport report{item->paths, PublishState::kKeptLocal, std::string(kPurgedWhy), std::nullopt};
-  durable.queue.remove(id);
-  durable.queue.record(report);
-  durable.undelivered.push_back(std::move(report));
-  if (durable.undelivered.size() > QueueIndex::kReportLimit) durable.undelivered.pop_front();
-  ++durable.wakes;
+  durable.keep_local(id, kPurgedWhy);
   return Dropped::kYes;
 }
 

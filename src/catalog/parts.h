@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "catalog/database/database.h"
@@ -22,27 +24,29 @@
 namespace inductorfs::catalog {
 
 struct Metrics {
-  explicit Metrics(Counters& counters);
-  Counter& rejected;
-  Counter& entries;
-  Counter& resets;
-  Counter& damaged;
-  Counter& damaged_rows;
-  Counter& database_errors;
-  Counter& lost_reported;
-  Counter& lost_dropped;
-  Counter& published;
-  Counter& kept_local;
-  Counter& superseded;  ///< those of kept_local in whose place the cluster has another group
-  Counter& refused;
-  Counter& lost_groups;  ///< what the disk of this host kept of them was damaged
-  Counter& retries;
-  Counter& parked;  ///< queued groups whose own publish has failed
-  Counter& dropped;
-  Counter& tail_errors;
-  Counter& scopes_forgotten;
-  Histogram& publish_times;  ///< from queued, which a file is once it is sealed, to acknowledged
-  Counter& renewed;          ///< blobs whose use was reported to the cluster
+  Counters& counters;
+  Counter& rejected = counters.get("catalog.rejected");
+  Counter& entries = counters.get("catalog.entries");
+  Counter& resets = counters.get("catalog.resets");
+  Counter& damaged = counters.get("catalog.damaged");
+  Counter& damaged_rows = counters.get("catalog.damaged_rows");
+  Counter& database_errors = counters.get("catalog.database_errors");
+  Counter& lost_reported = counters.get("catalog.lost_reported");
+  Counter& lost_dropped = counters.get("catalog.lost_dropped");
+  Counter& published = counters.get("publish.published");
+  Counter& kept_local = counters.get("publish.kept_local");
+  Counter& superseded =
+      counters.get("publish.superseded");  ///< those of kept_local in whose place the cluster has another group
+  Counter& refused = counters.get("publish.refused");
+  Counter& lost_groups = counters.get("publish.damaged");  ///< what the disk of this host kept of them was damaged
+  Counter& retries = counters.get("publish.retries");
+  Counter& parked = counters.get("publish.parked");  ///< queued groups whose own publish has failed
+  Counter& dropped = counters.get("publish.dropped");
+  Counter& tail_errors = counters.get("tail.errors");
+  Counter& scopes_forgotten = counters.get("catalog.scopes_forgotten");
+  Histogram& publish_times =
+      counters.histogram("publish");  ///< from queued, which a file is once it is sealed, to acknowledged
+  Counter& renewed = counters.get("catalog.renewed");  ///< blobs whose use was reported to the cluster
 };
 
 /// The database and the part of its queue that is kept in memory. The publish thread waits on it.
@@ -66,6 +70,15 @@ struct Durable {
   uint64_t awaited = 0;      ///< how often note_awaited() was called
   bool awaits_echo = false;  ///< the queue counts as short for that alone
 
+  /// Takes a group out of the queue that no publish has taken. The publish thread tells of it.
+  void keep_local(int64_t id, std::string_view why) {
+    PublishReport report{queue.find(id)->paths, PublishState::kKeptLocal, std::string(why), std::nullopt};
+    queue.remove(id);
+    queue.record(report);
+    undelivered.push_back(std::move(report));
+    if (undelivered.size() > QueueIndex::kReportLimit) undelivered.pop_front();
+    ++wakes;
+  }
   /// What was published is not read back yet: whoever is killed now leaves it to the next worker to look.
   [[nodiscard]] Result<void> note_awaited() {
     ++awaited;
@@ -95,7 +108,7 @@ struct Parts {
         index(entries),
         store(of_host),
         accepts(std::move(accept)),
-        metrics(counters),
+        metrics{counters},
         tree(given.scopes, given.entry_limit),
         uses(given.renew_interval),
         durable(std::move(opened)) {
@@ -133,6 +146,14 @@ struct Parts {
   }
   /// Also notes a database that is damaged: durably, for the next open(), and for the publish thread, which tells.
   void note_failure(const Error& error);
+  void count_entries() {
+    metrics.entries.set(tree.read([](const EntryTree& known) { return known.known(); }));
+  }
+  /// Tells the listener which paths changed, and forgets them.
+  void tell(std::vector<std::string>& changed) {
+    if (!changed.empty() && on_change) on_change(changed);
+    changed.clear();
+  }
 };
 
 }  // namespace inductorfs::catalog

@@ -72,10 +72,10 @@ void Publisher::run() {
     Work work = next_work(std::chrono::steady_clock::now());
     std::optional<Activity> activity(
         std::in_place, work.id ? "publishes " + work.path : "tells what has become of entries", AwaitedBy::kSync);
-    if (!work.returned.empty() && parts_.on_change) parts_.on_change(work.returned);
+    const bool idle = work.returned.empty() && work.reports.empty() && work.lost.empty() && !work.id;
+    parts_.tell(work.returned);
     if (!work.reports.empty()) deliver(work.reports);
     if (!work.lost.empty()) report_lost(work.lost);
-    const bool idle = work.returned.empty() && work.reports.empty() && work.lost.empty() && !work.id;
     if (work.id) publish_one(std::move(work));
     renew_used(std::chrono::steady_clock::now());
     activity.reset();
@@ -309,7 +309,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
   if (outcome.superseded) parts_.metrics.superseded.add();
   if (report.state == PublishState::kRefused) parts_.metrics.refused.add();
   if (root) gather_start(item.publish, *root);
-  if (!changed.empty() && parts_.on_change) parts_.on_change(changed);
+  parts_.tell(changed);
   if (current && parts_.on_publish) parts_.on_publish(report);
   fail_point("publish.told");
   parts_.durable.notify_with([](Durable& durable) { durable.in_flight.reset(); });

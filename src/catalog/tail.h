@@ -150,8 +150,6 @@ class Tail {
                                  std::span<const std::string> removed, const remote::Position* position);
   [[nodiscard]] bool forget_on_disk(const remote::ScopeId& scope);
   void forget_dropped_marks();
-  void tell(std::vector<std::string>& changed);
-  void tell_in_pieces(const std::vector<std::string>& paths);
 
   Parts& parts_;
   const std::shared_ptr<remote::Index> index_;

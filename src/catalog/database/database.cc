@@ -207,12 +207,10 @@ Result<void> Database::note_followed(const std::vector<remote::ScopeId>& scopes)
 Result<std::vector<remote::ScopeId>> Database::once_followed(const std::vector<remote::ScopeId>& now) {
   std::vector<remote::ScopeId> found;
   CATALOG_PREPARE(select, "SELECT scope FROM followed ORDER BY turn DESC, scope");
-  auto row = select.step();
-  for (; row && *row; row = select.step()) {
+  INDUCTORFS_TRY(select.each([&] {
     remote::ScopeId scope(select.bytes(0));
     if (std::ranges::find(now, scope) == now.end()) found.push_back(std::move(scope));
-  }
-  if (!row) return fail(row.error());
+  }));
   return found;
 }
 
@@ -238,20 +236,16 @@ Result<std::optional<remote::Position>> Database::position(const remote::ScopeId
 Result<std::vector<std::string>> Database::damages(size_t limit) {
   std::vector<std::string> found;
   CATALOG_PREPARE(check, "SELECT integrity_check FROM pragma_integrity_check(?)");
-  auto row = check.bind(static_cast<int64_t>(limit)).step();
-  for (; row && *row; row = check.step()) {
+  INDUCTORFS_TRY(check.bind(static_cast<int64_t>(limit)).each([&] {
     if (check.bytes(0) != "ok") found.emplace_back(check.bytes(0));
-  }
-  if (!row) return fail(row.error());
+  }));
   return found;
 }
 
 Result<std::vector<remote::ScopeId>> Database::scopes_with_entries() {
   std::vector<remote::ScopeId> found;
   CATALOG_PREPARE(select, "SELECT DISTINCT scope FROM entries");
-  auto row = select.step();
-  for (; row && *row; row = select.step()) found.emplace_back(select.bytes(0));
-  if (!row) return fail(row.error());
+  INDUCTORFS_TRY(select.each([&] { found.emplace_back(select.bytes(0)); }));
   return found;
 }
 
@@ -260,9 +254,10 @@ Result<size_t> Database::read_entries(const remote::ScopeId& scope, std::string_
   CATALOG_PREPARE(select, "SELECT path, value FROM entries WHERE scope=? AND path>? ORDER BY path LIMIT ?");
   select.bind_text(scope).bind_blob(after).bind(static_cast<int64_t>(limit));
   size_t count = 0;
-  auto row = select.step();
-  for (; row && *row; row = select.step(), ++count) reader(select.bytes(0), select.bytes(1));
-  if (!row) return fail(row.error());
+  INDUCTORFS_TRY(select.each([&] {
+    ++count;
+    reader(select.bytes(0), select.bytes(1));
+  }));
   return count;
 }
 
@@ -274,21 +269,15 @@ Result<uint64_t> Database::count_entries(const remote::ScopeId& scope, uint64_t 
 
 Result<void> Database::read_hidden(const MarkReader& reader) {
   CATALOG_PREPARE(select, "SELECT path, digest FROM hidden");
-  auto row = select.step();
-  for (; row && *row; row = select.step()) reader(select.bytes(0), select.bytes(1));
-  if (!row) return fail(row.error());
-  return {};
+  return select.each([&] { reader(select.bytes(0), select.bytes(1)); });
 }
 
 Result<void> Database::read_queue(const std::function<void(QueueRow)>& reader) {
   CATALOG_PREPARE(select, "SELECT id, payload, error, attempts FROM queue ORDER BY id");
-  auto row = select.step();
-  for (; row && *row; row = select.step()) {
+  return select.each([&] {
     reader({select.integer(0), std::string(select.bytes(1)), std::string(select.bytes(2)),
             static_cast<uint64_t>(select.integer(3))});
-  }
-  if (!row) return fail(row.error());
-  return {};
+  });
 }
 
 Result<void> Database::apply(const remote::ScopeId& scope, std::span<const codec::Entry> set,

@@ -40,9 +40,7 @@ using Tables = std::vector<std::string>;
 Result<Tables> tables_of(sqlite3* handle) {
   Tables tables;
   INDUCTORFS_TRY_ASSIGN(auto select, Statement::prepare(handle, kTables));
-  auto row = select.step();
-  for (; row && *row; row = select.step()) tables.emplace_back(select.bytes(0));
-  if (!row) return fail(std::move(row).error());
+  INDUCTORFS_TRY(select.each([&] { tables.emplace_back(select.bytes(0)); }));
   return tables;
 }
 

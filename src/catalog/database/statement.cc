@@ -86,6 +86,13 @@ Result<bool> Statement::step() {
   return fail(statement_error(handle_, sqlite3_sql(statement_.get()), code));
 }
 
+Result<void> Statement::each(const std::function<void()>& use) {
+  auto row = step();
+  for (; row && *row; row = step()) use();
+  if (!row) return fail(std::move(row).error());
+  return {};
+}
+
 Result<void> Statement::run() {
   auto row = step();
   reset();

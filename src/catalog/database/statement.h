@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -28,6 +29,8 @@ class Statement {
 
   /// Steps; returns true when there is a row.
   [[nodiscard]] Result<bool> step();
+  /// Steps to the end, and calls `use` at each row.
+  [[nodiscard]] Result<void> each(const std::function<void()>& use);
   /// Runs a statement that returns no rows, and makes it ready to be bound again.
   [[nodiscard]] Result<void> run();
   void reset();

@@ -263,7 +263,6 @@ Result<void> CatalogImpl::check(const Publish& publish) const {
 /// Of a group that is to be merged. What waits under its path, in its scope, may hold the timings of another root: the
 /// group takes its place in the queue, and must not lose them.
 codec::Entry CatalogImpl::with_queued(const Publish& publish) {
-  constexpr uint64_t kLimit = 64ULL << 20;
   codec::Entry ours = publish.entries.front();
   const auto queued = parts_->durable.with([&](const Durable& durable) -> std::optional<codec::Digest> {
     if (!durable.queue.same_paths(publish.scope, {ours.path})) return std::nullopt;
@@ -272,7 +271,7 @@ codec::Entry CatalogImpl::with_queued(const Publish& publish) {
   if (!queued || *queued == ours.digest) return ours;
   const auto bytes_of = [&](const codec::Digest& digest) -> Result<std::string> {
     INDUCTORFS_TRY_ASSIGN(const auto blob, parts_->store.open_blob(digest));
-    return blob.read_all(kLimit);
+    return blob.read_all(kMergeLimit);
   };
   const auto mine = bytes_of(ours.digest);
   const auto theirs = bytes_of(*queued);

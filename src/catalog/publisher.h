@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,9 @@
 #include "catalog/tail.h"
 
 namespace inductorfs::catalog {
+
+/// Both sides of a merge are held in memory.
+inline constexpr uint64_t kMergeLimit = 64ULL << 20;
 
 /// Takes the oldest queued group, publishes it by the rule of its kind, and reports how that ended. Between groups it
 /// reports lost blobs to the cluster. A group whose own publish fails is parked, and the others go on. run() blocks on
@@ -101,7 +105,7 @@ class Publisher {
   /// Converts an answer of the cluster that is final for the group.
   [[nodiscard]] static Outcome settled(remote::PublishOutcome outcome, std::vector<codec::Entry> entries);
 
-  // ---- merge (merge.cc)
+  // ---- by merging with the cluster's bytes (cache/<system hash>)
   [[nodiscard]] Result<Outcome> publish_merged(const Item& item);
   struct Merge {
     codec::Entry entry;

@@ -51,14 +51,13 @@ bool Tail::apply(Followed& scope, remote::Delta delta, bool ended) {
   if (!set_in_memory(scope, std::move(delta.set), scope.unwritten ? nullptr : &taken)) {
     // Of a snapshot, memory has a part or nothing. What is still followed is read again from the old position, which is
     // what the disk gets with it until then.
-    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope.id); });
+    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scopes().index_of(scope.id); });
     if (delta.reset && index != scope.index && std::exchange(scope.unwritten, false)) note_written(scope.index);
     return false;
   }
   delta.set = std::move(taken);
   note_applied(scope, delta.position, ended);
   if (!scope.unwritten) write_down(scope, std::move(delta));
-  forget_dropped_marks();
   return true;
 }
 
@@ -78,7 +77,8 @@ void Tail::note_applied(Followed& scope, const remote::Position& position, bool 
 }
 
 std::vector<std::string> Tail::stale_after(const Followed& scope, const std::deque<codec::Entry>& snapshot) {
-  std::vector<std::string> paths = parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(scope.index); });
+  std::vector<std::string> paths =
+      parts_.tree.read([&](const EntryTree& tree) { return tree.paths().of_scope(scope.index); });
   if (paths.empty()) return paths;  // as on a new node
   std::unordered_set<std::string_view> still_there;
   still_there.reserve(snapshot.size());
@@ -157,9 +157,10 @@ void Tail::write_snapshots() {
 
 bool Tail::write_snapshot(Followed& scope, const std::function<bool()>& cancelled) {
   const auto page_after = [&](const std::string& path) {
-    return parts_.tree.read([&](const EntryTree& tree) { return tree.page_of(scope.index, path, kDatabaseChunk); });
+    return parts_.tree.read(
+        [&](const EntryTree& tree) { return tree.paths().page_of(scope.index, path, kDatabaseChunk); });
   };
-  EntryTree::Page page = page_after({});
+  PathTree::Page page = page_after({});
   if (cancelled() && page.next) return false;  // what the disk has is better than a part
   scope.durable = forget_on_disk(scope.id);
   while (page.next) {
@@ -180,7 +181,8 @@ void Tail::note_written(ScopeIndex scope) {
     return state.left.erase(scope) > 0;
   });
   if (!left) return;
-  remove_from_memory(scope, parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(scope); }), true);
+  remove_from_memory(scope, parts_.tree.read([&](const EntryTree& tree) { return tree.paths().of_scope(scope); }),
+                     true);
 }
 
 bool Tail::write_piece(Followed& scope, std::span<const codec::Entry> set, std::span<const std::string> removed,
@@ -194,15 +196,6 @@ bool Tail::write_piece(Followed& scope, std::span<const codec::Entry> set, std::
   if (parts_.stopping && !is_last) return false;
   std::this_thread::sleep_for(kBetweenChunks);
   return true;
-}
-
-void Tail::forget_dropped_marks() {
-  std::vector<Database::Mark> marks;
-  for (auto& [path, digest] : parts_.tree.write([](EntryTree& tree) { return tree.take_dropped_marks(); })) {
-    marks.push_back({std::move(path), digest});
-  }
-  if (marks.empty()) return;
-  parts_.count_failure(parts_.durable.with([&](Durable& durable) { return durable.database.drop_marks(marks); }));
 }
 
 }  // namespace inductorfs::catalog

@@ -74,7 +74,7 @@ class CatalogImpl final : public Catalog {
     return parts_->tree.read([&](const EntryTree& tree) { return tree.entries_in(directory); });
   }
   [[nodiscard]] std::optional<int64_t> names_changed(const layout::Name& directory) const override {
-    return parts_->tree.read([&](const EntryTree& tree) { return tree.names_changed(directory); });
+    return parts_->tree.read([&](const EntryTree& tree) { return tree.paths().names_changed(directory.path); });
   }
   [[nodiscard]] std::optional<KnownEntry> start_list(const std::string& root, std::string_view key) const override {
     if (parts_->frozen) return std::nullopt;
@@ -120,7 +120,7 @@ class CatalogImpl final : public Catalog {
   void end();
   [[nodiscard]] Result<void> check(const Publish& publish) const;
   [[nodiscard]] codec::Entry with_queued(const Publish& publish);
-  void add_deleted(const Publish& publish, const std::string& root, std::vector<Database::Mark>& marks) const;
+  void add_deleted(const Publish& publish, const std::string& root, std::vector<HiddenMark>& marks) const;
 
   std::unique_ptr<Parts> parts_;
   Tail tail_;
@@ -167,12 +167,10 @@ std::vector<std::string> CatalogImpl::show(const std::string& root, const std::v
 
 void CatalogImpl::hide(const layout::Name& name) {
   const std::string& path = name.path;
-  std::vector<Database::Mark> marks;
+  std::vector<HiddenMark> marks;
   const auto mark = [&](const std::string& hidden, const codec::Digest& digest) {
-    const std::string marked_path = EntryTree::marked_path({hidden, name.root});
-    const bool marked = std::ranges::any_of(
-        marks, [&](const auto& known) { return known.path == marked_path && known.digest == digest; });
-    if (!marked) marks.push_back({marked_path, digest});
+    const HiddenMark one{HiddenMarks::path_of({hidden, name.root}), digest};
+    if (std::ranges::find(marks, one) == marks.end()) marks.push_back(one);
   };
   // Of a Triton set all files go with one.
   const auto mark_queued = [&](const QueueIndex::Item& item) {
@@ -195,39 +193,32 @@ void CatalogImpl::hide(const layout::Name& name) {
   // Beyond a path's limit its first mark goes: not that of what the cluster has.
   std::rotate(marks.begin(), marks.begin() + queued, marks.end());
   fail_point("hide.marking");
-  std::vector<Database::Mark> fresh;
+  std::vector<HiddenMark> fresh;
   const bool full = parts_->tree.read([&](const EntryTree& tree) {
     std::ranges::copy_if(marks, std::back_inserter(fresh),
-                         [&](const auto& one) { return !tree.hidden_by_mark(one.path, one.digest); });
-    return tree.marks() >= kMarkLimit;
+                         [&](const auto& one) { return !tree.marks().contains(one.path, one.digest); });
+    return tree.marks().paths() >= kMarkLimit;
   });
   if (!full && !fresh.empty()) {
     parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.hide(fresh); }));
   }
   // The marks that these push out of a path's limit go on disk too, or the next start would load others in their place.
-  std::vector<Database::Mark> dropped;
+  std::vector<HiddenMark> dropped;
   parts_->tree.write([&](EntryTree& tree) {
     for (const auto& hidden : marks) {
       if (full) {
         if (name.root.empty()) tree.mark_lost(hidden.path, hidden.digest);  // of another root's it stays in all
-      } else {
-        tree.mark_hidden(hidden.path, hidden.digest);
+      } else if (auto gone = tree.mark_hidden(hidden.path, hidden.digest)) {
+        dropped.push_back(*std::move(gone));
       }
     }
-    for (auto& [gone, digest] : tree.take_dropped_marks()) dropped.push_back({std::move(gone), digest});
   });
   fail_point("hide.marked");
-  if (dropped.empty()) return;
-  parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(dropped); }));
+  parts_->forget_marks(dropped);
 }
 
 void CatalogImpl::forget_hidden(std::string_view root) {
-  std::vector<Database::Mark> shown;
-  parts_->tree.write([&](EntryTree& tree) {
-    for (auto& [path, digest] : tree.unmark_root(root)) shown.push_back({std::move(path), digest});
-  });
-  if (shown.empty()) return;
-  parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.database.drop_marks(shown); }));
+  parts_->forget_marks(parts_->tree.write([&](EntryTree& tree) { return tree.unmark_root(root); }));
 }
 
 void CatalogImpl::forget_unfit() {
@@ -287,11 +278,10 @@ codec::Entry CatalogImpl::with_queued(const Publish& publish) {
 
 /// Adds the marks of what is made anew and was deleted in this root. A Triton set was deleted when all of its files are
 /// marked; the marks of some are those of another set, which stays away, and keeps those that it shares with this one.
-void CatalogImpl::add_deleted(const Publish& publish, const std::string& root,
-                              std::vector<Database::Mark>& marks) const {
+void CatalogImpl::add_deleted(const Publish& publish, const std::string& root, std::vector<HiddenMark>& marks) const {
   parts_->tree.read([&](const EntryTree& tree) {
     const auto is_kept = [&](const codec::Entry& entry) {
-      return is_of_set(entry.path) && !tree.hidden_by_mark(EntryTree::marked_path({entry.path, root}), entry.digest);
+      return is_of_set(entry.path) && !tree.marks().contains(HiddenMarks::path_of({entry.path, root}), entry.digest);
     };
     const auto is_in_cluster = [&](const codec::Entry& entry, bool with_these_bytes) {
       const auto known = is_of_set(entry.path) ? tree.find_known(publish.scope, entry.path) : std::nullopt;
@@ -302,7 +292,7 @@ void CatalogImpl::add_deleted(const Publish& publish, const std::string& root,
         std::ranges::any_of(publish.entries, [&](const auto& one) { return is_in_cluster(one, false); });
     for (const auto& entry : publish.entries) {
       const bool stays = is_of_set(entry.path) && (set_is_new || (is_another && is_in_cluster(entry, true)));
-      if (!stays) marks.push_back({EntryTree::marked_path({entry.path, root}), entry.digest});
+      if (!stays) marks.push_back({HiddenMarks::path_of({entry.path, root}), entry.digest});
     }
   });
 }
@@ -314,7 +304,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
   INDUCTORFS_TRY(check(stamped));
   const std::string payload = encode_publish(stamped);
   QueueIndex::Item item;
-  std::vector<Database::Mark> shown;
+  std::vector<HiddenMark> shown;
   item.scope = stamped.scope;
   item.paths = paths_of(stamped);
   item.queued = std::chrono::steady_clock::now();
@@ -363,7 +353,7 @@ Result<void> CatalogImpl::enqueue(const Publish& publish) {
 
 void CatalogImpl::note_queue(bool whole) {
   // What was published and is not read back may be lost before the next start reads.
-  if (whole && parts_->tree.read([](const EntryTree& tree) { return tree.awaits(); })) return;
+  if (whole && parts_->tree.read([](const EntryTree& tree) { return !tree.awaited_of().empty(); })) return;
   parts_->count_failure(parts_->durable.with([&](Durable& durable) { return durable.note_queue(whole); }));
 }
 

@@ -14,7 +14,8 @@ void Tail::follow(const std::vector<remote::ScopeId>& scopes) {
   const Following following = parts_.tree.write([&](EntryTree& tree) { return tree.follow(scopes); });
   if (!following.some_new && following.gone.empty()) return;
   for (const ScopeIndex gone : following.gone) {
-    std::vector<std::string> paths = parts_.tree.read([&](const EntryTree& tree) { return tree.paths_of(gone); });
+    std::vector<std::string> paths =
+        parts_.tree.read([&](const EntryTree& tree) { return tree.paths().of_scope(gone); });
     // Memory is all that has a snapshot until it is on the disk, for the scope's return.
     const bool stays = state_.with([&](State& state) {
       if (!state.unwritten.contains(gone)) return false;

@@ -19,7 +19,7 @@ constexpr size_t kPageRows = 512;
 /// What can still be read of a damaged file, of the part that nobody else has.
 struct Salvaged {
   std::vector<std::string> payloads;
-  std::vector<Database::Mark> hidden;
+  std::vector<HiddenMark> hidden;
 };
 
 Salvaged salvage(const std::string& file, const std::shared_ptr<Fd>& lock) {
@@ -56,13 +56,16 @@ bool is_damaged(const Result<Database>& opened) { return !opened && opened.error
 
 Result<void> load_marks(Parts& parts) {
   uint64_t damaged = 0;
+  std::vector<HiddenMark> dropped;
   auto read = parts.durable.with([&](Durable& durable) {
     return durable.database.read_hidden([&](std::string_view path, std::string_view raw) {
       const auto digest = codec::Digest::from_raw(raw);
-      if (!digest) ++damaged;
-      if (digest) parts.tree.write([&](EntryTree& tree) { tree.mark_hidden(std::string(path), *digest); });
+      if (!digest) return void(++damaged);
+      auto gone = parts.tree.write([&](EntryTree& tree) { return tree.mark_hidden(std::string(path), *digest); });
+      if (gone) dropped.push_back(*std::move(gone));
     });
   });
+  parts.forget_marks(dropped);
   tell_damaged_rows(parts, "deleted names", damaged);
   return read;
 }
@@ -144,6 +147,11 @@ void Parts::note_failure(const Error& error) {
   damaged = true;
 }
 
+void Parts::forget_marks(const std::vector<HiddenMark>& marks) {
+  if (marks.empty()) return;
+  count_failure(durable.with([&](Durable& of_disk) { return of_disk.database.drop_marks(marks); }));
+}
+
 void tell_damaged_rows(Parts& parts, std::string_view what, uint64_t rows) {
   if (rows == 0) return;
   parts.metrics.damaged_rows.add(rows);
@@ -209,7 +217,7 @@ Result<std::map<ScopeIndex, remote::Position>> load(Parts& parts) {
   INDUCTORFS_TRY_ASSIGN(const bool positions_hold, note_start(parts));
   INDUCTORFS_TRY(load_marks(parts));
   std::map<ScopeIndex, remote::Position> positions;
-  for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
+  for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.scopes().all(); })) {
     auto position = load_scope(parts, scope);  // nobody listens yet
     if (!position) return fail(std::move(position).error());
     positions[scope.index] = positions_hold ? std::move(*position) : remote::Position{};

@@ -21,8 +21,8 @@ void OperatorOrders::freeze(bool frozen) {
   auto paths = parts_.tree.write([](EntryTree& tree) {
     tree.all_names_changed();
     std::vector<std::string> all;
-    for (const FollowedScope& scope : tree.followed()) {
-      std::ranges::move(tree.paths_of(scope.index), std::back_inserter(all));
+    for (const FollowedScope& scope : tree.scopes().all()) {
+      std::ranges::move(tree.paths().of_scope(scope.index), std::back_inserter(all));
     }
     return all;
   });

@@ -154,6 +154,8 @@ struct Parts {
     if (!changed.empty() && on_change) on_change(changed);
     changed.clear();
   }
+  /// Catalog::hide() has an end, on the disk.
+  void forget_marks(const std::vector<HiddenMark>& marks);
 };
 
 }  // namespace inductorfs::catalog

@@ -110,7 +110,7 @@ Result<Publisher::Outcome> Publisher::attempt(const Item& item) {
   if (auto report = hopeless(item.publish)) return Outcome{std::move(*report), {}};
   INDUCTORFS_TRY_ASSIGN(auto gone, without_blob(item));
   if (gone) return std::move(*gone);
-  parts_.tree.write([&](EntryTree& tree) { tree.watch(paths_of(item.publish)); });
+  parts_.tree.write([&](EntryTree& tree) { tree.echoes().watch(paths_of(item.publish)); });
   switch (item.publish.kind) {
     case Publish::Kind::kPlain:
     case Publish::Kind::kFirstOfPath:
@@ -246,12 +246,12 @@ Result<Publisher::Current> Publisher::current(const remote::ScopeId& scope, cons
   Current now;
   for (const auto& path : paths) now[path] = std::nullopt;
   remote::Position position;
-  const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope); });
+  const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scopes().index_of(scope); });
   if (index && !whole) {
     // The position first: memory is never behind it, so what follows in the log is at least as new.
     position = tail_.position(*index);
     parts_.tree.read([&](const EntryTree& tree) {
-      if (tree.scope_index(scope) != index) position = {};  // no longer followed: memory has nothing of it
+      if (tree.scopes().index_of(scope) != index) position = {};  // no longer followed: memory has nothing of it
       if (position == remote::Position{}) return;
       for (auto& [path, entry] : now) entry = tree.find_known(scope, path);
     });

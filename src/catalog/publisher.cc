@@ -250,13 +250,13 @@ void Publisher::try_later(const Item& item, const Error& error) {
 bool Publisher::show(const Item& item, const Outcome& outcome, std::vector<std::string>& changed) {
   bool awaits = false;
   parts_.tree.write([&](EntryTree& tree) {
-    const auto touched = tree.end_watch();
-    const auto scope = tree.scope_index(item.publish.scope);
+    const auto touched = tree.echoes().end_watch();
+    const auto scope = tree.scopes().index_of(item.publish.scope);
     for (const auto& entry : outcome.in_cluster) {
       const auto brought = touched.find(entry.path);
       if (outcome.held) {
         const auto known = tree.find_known(item.publish.scope, entry.path);
-        if (!known || known->digest != entry.digest) tree.await_echo(entry.path, entry.digest);
+        if (!known || known->digest != entry.digest) tree.echoes().await(entry.path, entry.digest);
         continue;
       }
       const auto before = tree.find_known(item.publish.scope, entry.path);
@@ -268,7 +268,7 @@ bool Publisher::show(const Item& item, const Outcome& outcome, std::vector<std::
           brought != touched.end() && std::ranges::find(brought->second, entry.digest) != brought->second.end();
       // Of what was there before, the server may have nothing to tell.
       if (echoed || (before && before->digest == entry.digest)) continue;
-      tree.await_echo(entry.path, entry.digest);
+      tree.echoes().await(entry.path, entry.digest);
       awaits = true;
     }
   });

@@ -43,7 +43,7 @@ void Sweeper::run() {
     if (work.start) gatherer_.gather(*work.start);
     if (std::chrono::steady_clock::now() < due) continue;
     due = next_due();
-    const auto followed = parts_.tree.read([](const EntryTree& tree) { return tree.followed(); });
+    const auto followed = parts_.tree.read([](const EntryTree& tree) { return tree.scopes().all(); });
     for (const auto& scope : followed) sweep(scope.id, false);
   }
 }

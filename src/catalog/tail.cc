@@ -43,7 +43,7 @@ void take_told(const remote::Delta& delta, std::set<std::string>& paths) {
 
 Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
     : parts_(parts), index_(parts.index.index_until([this] { return disturbed(); })) {
-  for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.followed(); })) {
+  for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.scopes().all(); })) {
     Followed followed;
     followed.id = scope.id;
     followed.index = scope.index;
@@ -81,7 +81,7 @@ void Tail::run() {
   // What was to be taken up next is left to the next start, but what has ended has ended.
   for (auto& scope : followed_) {
     if (scope.unwritten) (void)write_snapshot(scope, [] { return true; });  // what is one piece
-    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scope_index(scope.id); });
+    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scopes().index_of(scope.id); });
     if (index != scope.index) end(scope);
   }
 }
@@ -140,7 +140,7 @@ void Tail::note_answered() {
 
 void Tail::note_read_back() {
   const uint64_t seen = parts_.durable.with([](const Durable& durable) { return durable.awaited; });
-  if (parts_.tree.read([](const EntryTree& tree) { return tree.awaits(); })) return;
+  if (parts_.tree.read([](const EntryTree& tree) { return !tree.awaited_of().empty(); })) return;
   parts_.count_failure(parts_.durable.with([seen](Durable& durable) { return durable.note_read_back(seen); }));
 }
 
@@ -185,7 +185,7 @@ void Tail::read_to_end(Followed& scope) {
     if (is_lost) note_loss();
     if ((!quiet || is_whole) && !apply(scope, std::move(*delta), ended)) return;
     if (is_lost) state_.with([](State& state) { ++state.resets; });
-    if (is_whole) parts_.tree.write([&](EntryTree& tree) { tree.stop_awaiting(own); });
+    if (is_whole) parts_.tree.write([&](EntryTree& tree) { tree.echoes().stop_awaiting(own); });
     if (ended && (is_whole || !doubts(scope, own))) return note_end(scope);
   }
 }

@@ -149,7 +149,6 @@ class Tail {
   [[nodiscard]] bool write_piece(Followed& scope, std::span<const codec::Entry> set,
                                  std::span<const std::string> removed, const remote::Position* position);
   [[nodiscard]] bool forget_on_disk(const remote::ScopeId& scope);
-  void forget_dropped_marks();
 
   Parts& parts_;
   const std::shared_ptr<remote::Index> index_;

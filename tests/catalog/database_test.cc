@@ -178,10 +178,10 @@ TEST_F(DatabaseTest, QueueKeepsItsOrderItsErrorsAndReplaces) {
 
 TEST_F(DatabaseTest, EnqueueingTakesTheMarkOfTheSameBytesAway) {
   Database database = open();
-  const std::vector<Database::Mark> marks{{"p", codec::digest_of("1")}, {"p", codec::digest_of("2")}};
+  const std::vector<HiddenMark> marks{{"p", codec::digest_of("1")}, {"p", codec::digest_of("2")}};
   ASSERT_TRUE(database.hide(marks));
   ASSERT_TRUE(database.hide(marks));
-  const std::vector<Database::Mark> shown{marks[0]};
+  const std::vector<HiddenMark> shown{marks[0]};
   ASSERT_TRUE(database.enqueue(0, "payload", {}, shown));
   std::vector<std::string> left;
   ASSERT_TRUE(database.read_hidden([&](std::string_view, std::string_view raw) { left.emplace_back(raw); }));
@@ -190,12 +190,12 @@ TEST_F(DatabaseTest, EnqueueingTakesTheMarkOfTheSameBytesAway) {
 
 TEST_F(DatabaseTest, AMarkThatTheDiskDoesNotTakeIsWrittenWithTheNextChange) {
   Database database = open();
-  const std::vector<Database::Mark> marks{{"p", codec::digest_of("1")}, {"q", codec::digest_of("2")}};
+  const std::vector<HiddenMark> marks{{"p", codec::digest_of("1")}, {"q", codec::digest_of("2")}};
   ASSERT_TRUE(arm_fail_points("catalog.disk=ENOSPC"));
   EXPECT_FALSE(database.hide(marks));
   EXPECT_FALSE(database.write_left());
   ASSERT_TRUE(arm_fail_points(""));
-  const std::vector<Database::Mark> shown{marks[0]};
+  const std::vector<HiddenMark> shown{marks[0]};
   ASSERT_TRUE(database.enqueue(0, "payload", {}, shown));
   std::vector<std::string> left;
   ASSERT_TRUE(database.read_hidden([&](std::string_view path, std::string_view) { left.emplace_back(path); }));
@@ -207,7 +207,7 @@ TEST_F(DatabaseTest, AFullDiskTakesAllThatWasDeletedMeanwhileWhenItHasRoom) {
   Database database = open();
   ASSERT_TRUE(arm_fail_points("catalog.disk=ENOSPC"));
   for (size_t i = 0; i < kMany; ++i) {
-    const std::vector<Database::Mark> mark{{"p" + std::to_string(i), codec::digest_of("1")}};
+    const std::vector<HiddenMark> mark{{"p" + std::to_string(i), codec::digest_of("1")}};
     EXPECT_FALSE(database.hide(mark));
   }
   ASSERT_TRUE(arm_fail_points(""));

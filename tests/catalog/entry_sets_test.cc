@@ -25,7 +25,7 @@ class Sets : public ::testing::Test {
   }
   void hide(const Files& files, const std::string& root = {}) {
     for (const auto& [name, bytes] : files)
-      tree.mark_hidden(EntryTree::marked_path({in(name), root}), codec::digest_of(bytes));
+      tree.mark_hidden(HiddenMarks::path_of({in(name), root}), codec::digest_of(bytes));
   }
   /// The bytes of what is listed; every listed file is found, and no other.
   [[nodiscard]] std::string shown(const std::string& root = {}) const {

@@ -56,16 +56,16 @@ TEST(Tree, PagesOfAScopeAreAllOfItsEntriesOnceAlthoughOthersComeAndGo) {
     EXPECT_EQ(tree.set(0, entry(path, path)), EntryTree::Change::kVisible);
   }
   EXPECT_EQ(tree.set(1, entry("d/b")), EntryTree::Change::kVisible);
-  const EntryTree::Page whole = tree.page_of(0, "", 100);
+  const PathTree::Page whole = tree.paths().page_of(0, "", 100);
   const std::vector<codec::Entry>& all = whole.entries;
   ASSERT_EQ(all.size(), 7U);
   EXPECT_FALSE(whole.next);
   for (const auto& one : all) EXPECT_EQ(one, entry(one.path, one.path));
-  EXPECT_TRUE(tree.page_of(0, all.back().path, 100).entries.empty());
+  EXPECT_TRUE(tree.paths().page_of(0, all.back().path, 100).entries.empty());
   for (size_t limit = 1; limit < 8; ++limit) {
     std::vector<codec::Entry> paged;
     for (std::optional<std::string> after = ""; after;) {
-      const auto page = tree.page_of(0, *after, limit);
+      const auto page = tree.paths().page_of(0, *after, limit);
       EXPECT_LE(page.entries.size(), limit);
       paged.insert(paged.end(), page.entries.begin(), page.entries.end());
       after = page.next;
@@ -74,13 +74,13 @@ TEST(Tree, PagesOfAScopeAreAllOfItsEntriesOnceAlthoughOthersComeAndGo) {
   }
   // The last one of a page may go, or become a directory, before the next page.
   EXPECT_TRUE(tree.remove(0, "d/e/a"));
-  EXPECT_EQ(tree.page_of(0, "d/e/a", 1).entries.front().path, "d/e/f");
+  EXPECT_EQ(tree.paths().page_of(0, "d/e/a", 1).entries.front().path, "d/e/f");
   EXPECT_EQ(tree.set(0, entry("d/e/a/below")), EntryTree::Change::kVisible);
-  EXPECT_EQ(tree.page_of(0, "d/e/a", 1).entries.front().path, "d/e/a/below");
+  EXPECT_EQ(tree.paths().page_of(0, "d/e/a", 1).entries.front().path, "d/e/a/below");
 }
 
 TEST(Tree, APageLooksAtNoMoreFilesThanItsLimitWhateverScopeHasThem) {
-  constexpr size_t kOthers = 2 * EntryTree::kPageMost;
+  constexpr size_t kOthers = 2 * PathTree::kPageMost;
   EntryTree tree({"aa", "bb"}, kOthers + 2);
   for (size_t i = 0; i < kOthers; ++i) (void)tree.set(1, entry("d/" + std::to_string(i)));
   EXPECT_EQ(tree.set(0, entry("a")), EntryTree::Change::kVisible);
@@ -88,7 +88,7 @@ TEST(Tree, APageLooksAtNoMoreFilesThanItsLimitWhateverScopeHasThem) {
   size_t pages = 0;
   std::vector<std::string> found;
   for (std::optional<std::string> after = ""; after; ++pages) {
-    const auto page = tree.page_of(0, *after, 100);
+    const auto page = tree.paths().page_of(0, *after, 100);
     for (const auto& one : page.entries) found.push_back(one.path);
     after = page.next;
   }
@@ -105,8 +105,8 @@ TEST(Tree, AScopeThatIsStillToBeRemovedCountsOnlyForTheLimit) {
   EXPECT_EQ(tree.known(), 0U);
   EXPECT_EQ(tree.visible(), 0U);
   EXPECT_EQ(tree.start_lists(), 0U);
-  EXPECT_EQ(tree.page_of(0, "", 9).entries.size(), 2U) << "who writes it down needs it";
-  const ScopeIndex next = *tree.scope_index("bb");
+  EXPECT_EQ(tree.paths().page_of(0, "", 9).entries.size(), 2U) << "who writes it down needs it";
+  const ScopeIndex next = *tree.scopes().index_of("bb");
   EXPECT_EQ(tree.set(next, entry("g")), EntryTree::Change::kRefused);
   EXPECT_TRUE(tree.remove(0, "f"));
   EXPECT_EQ(tree.set(next, entry("g")), EntryTree::Change::kVisible);
@@ -200,7 +200,7 @@ TEST(Tree, WhatWasPublishedIsKnownToWhoHidesItUntilTheTailBringsIt) {
   const auto older = entry("f", "older");
   const auto ours = entry("f", "ours");
   (void)tree.set(0, ours);
-  tree.await_echo("f", ours.digest);
+  tree.echoes().await("f", ours.digest);
   (void)tree.set(0, older);  // the tail is one change behind
   EXPECT_EQ(tree.files_of("f"), (EntryTree::Files{{"f", older.digest}, {"f", ours.digest}}));
   for (const auto& [path, digest] : tree.files_of("f")) tree.mark_hidden(path, digest);
@@ -212,8 +212,8 @@ TEST(Tree, ALaterEchoEndsTheWaitForAnEarlierOne) {
   EntryTree tree({"aa"}, 100);
   const auto first = entry("f", "first");
   const auto second = entry("f", "second");
-  tree.await_echo("f", first.digest);
-  tree.await_echo("f", second.digest);
+  tree.echoes().await("f", first.digest);
+  tree.echoes().await("f", second.digest);
   EXPECT_EQ(tree.files_of("f").size(), 2U);
   (void)tree.set(0, second);
   EXPECT_EQ(tree.files_of("f"), (EntryTree::Files{{"f", second.digest}}));
@@ -221,7 +221,7 @@ TEST(Tree, ALaterEchoEndsTheWaitForAnEarlierOne) {
 
 TEST(Tree, WaitsForNoMoreEchoesThanItsLimit) {
   EntryTree tree({"aa"}, 100);
-  for (int i = 0; i < 5'000; ++i) tree.await_echo(std::to_string(i), entry("f").digest);
+  for (int i = 0; i < 5'000; ++i) tree.echoes().await(std::to_string(i), entry("f").digest);
   EXPECT_TRUE(tree.files_of("0").empty());
   EXPECT_FALSE(tree.files_of("4999").empty());
 }
@@ -254,12 +254,12 @@ TEST(Tree, WhatIsNoLongerFollowedIsOutOfSightAtOnceAndTakesNothing) {
   ASSERT_EQ(tree.newest(10).size(), 1U);
   EXPECT_EQ(tree.newest(10).front().scope, "bb") << "what stood behind is in sight at once";
   EXPECT_EQ(tree.set(0, entry("h")), EntryTree::Change::kGone);
-  EXPECT_EQ(tree.scope_index("aa"), std::nullopt);
+  EXPECT_EQ(tree.scopes().index_of("aa"), std::nullopt);
   // Its name may be taken before it is removed.
-  EXPECT_EQ(tree.set(*tree.scope_index("cc"), entry("d/f", "cc")), EntryTree::Change::kVisible);
+  EXPECT_EQ(tree.set(*tree.scopes().index_of("cc"), entry("d/f", "cc")), EntryTree::Change::kVisible);
   EXPECT_EQ(tree.find("d/f")->scope, "cc");
   Names changed;
-  for (const auto& path : tree.paths_of(0)) {
+  for (const auto& path : tree.paths().of_scope(0)) {
     if (tree.remove(0, path)) changed.push_back(path);
   }
   EXPECT_EQ(changed, (Names{"d/f", "g"}));
@@ -339,13 +339,13 @@ TEST(Tree, WhatARootShowsComesAndGoesWithTheFollowing) {
   (void)tree.show("alice/a", {"bb"});
   (void)tree.show("alice/b", {"bb"});
   const Following following = tree.follow({"aa", "bb"});
-  (void)tree.set(*tree.scope_index("bb"), entry("f"));
+  (void)tree.set(*tree.scopes().index_of("bb"), entry("f"));
   EXPECT_TRUE(tree.find({"f", "alice/a"}));
   EXPECT_FALSE(tree.find("f"));
   (void)tree.follow({"aa"});
   EXPECT_FALSE(tree.find({"f", "alice/a"}));
   (void)tree.follow({"aa", "bb"});
-  (void)tree.set(*tree.scope_index("bb"), entry("f"));
+  (void)tree.set(*tree.scopes().index_of("bb"), entry("f"));
   EXPECT_TRUE(tree.find({"f", "alice/a"}));
   tree.forget_shown("alice/a");
   EXPECT_FALSE(tree.find({"f", "alice/a"})) << "the mountpoint's scopes are its own now";
@@ -358,7 +358,7 @@ class ModelledTree {
   EntryTree tree{all, 1'000};
 
   void change(unsigned what, const std::string& path, const std::string& bytes) {
-    const auto index = tree.scope_index(all[roll(3)]);
+    const auto index = tree.scopes().index_of(all[roll(3)]);
     if (what == 0) {
       follow();
     } else if (what < 4) {
@@ -396,7 +396,7 @@ class ModelledTree {
     return chosen;
   }
   [[nodiscard]] remote::ScopeId id_of(ScopeIndex index) const {
-    for (const auto& followed : tree.followed()) {
+    for (const auto& followed : tree.scopes().all()) {
       if (followed.index == index) return followed.id;
     }
     return {};
@@ -411,7 +411,7 @@ class ModelledTree {
   }
   void purge() {
     for (const auto index : std::exchange(gone, {})) {
-      for (const auto& path : tree.paths_of(index)) (void)tree.remove(index, path);
+      for (const auto& path : tree.paths().of_scope(index)) (void)tree.remove(index, path);
     }
   }
   void compare(const std::string& root) {
@@ -500,24 +500,32 @@ TEST(Tree, AMarkOutlivesItsEntryAndOtherBytesOfItsPath) {
   tree.mark_hidden("f", entry("f").digest);
   (void)tree.remove(0, "f");
   EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kHidden);
-  EXPECT_TRUE(tree.take_dropped_marks().empty());
   EXPECT_EQ(tree.set(0, entry("f", "new")), EntryTree::Change::kVisible);
-  EXPECT_TRUE(tree.take_dropped_marks().empty());
   EXPECT_EQ(tree.set(0, entry("f")), EntryTree::Change::kVisible) << "what could be seen went";
   EXPECT_FALSE(tree.find("f"));
+}
+
+TEST(Tree, AMarkOfAPathThatIsDeletedOftenPushesTheOldestOut) {
+  EntryTree tree({"aa"}, 100);
+  const auto digest = [](int number) { return codec::digest_of(std::to_string(number)); };
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(tree.mark_hidden("f", digest(i)));
+  EXPECT_FALSE(tree.mark_hidden("f", digest(0))) << "deleted again: it counts as the latest";
+  EXPECT_EQ(tree.mark_hidden("f", digest(8)), (HiddenMark{"f", digest(1)}));
+  EXPECT_TRUE(tree.marks().contains("f", digest(0)));
+  EXPECT_FALSE(tree.marks().contains("f", digest(1)));
 }
 
 TEST(Tree, TheTimeOfADirectoryChangesWithItsNames) {
   EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("d/e/f", "bytes", 5'000));
   (void)tree.set(0, entry("d/g", "bytes", 3'000));
-  EXPECT_EQ(tree.names_changed("d"), 5'000) << "of what is loaded, the latest";
-  EXPECT_EQ(tree.names_changed("nowhere"), std::nullopt);
+  EXPECT_EQ(tree.paths().names_changed("d"), 5'000) << "of what is loaded, the latest";
+  EXPECT_EQ(tree.paths().names_changed("nowhere"), std::nullopt);
   tree.note_times();
-  const auto above = tree.names_changed("d");
-  auto before = tree.names_changed("d/e");
+  const auto above = tree.paths().names_changed("d");
+  auto before = tree.paths().names_changed("d/e");
   const auto changes = [&] {
-    const auto was = std::exchange(before, tree.names_changed("d/e"));
+    const auto was = std::exchange(before, tree.paths().names_changed("d/e"));
     return was != before;
   };
   (void)tree.set(0, entry("d/e/older", "bytes", 1'000));
@@ -526,9 +534,9 @@ TEST(Tree, TheTimeOfADirectoryChangesWithItsNames) {
   EXPECT_FALSE(changes());
   tree.mark_hidden("d/e/older", entry("", "other bytes").digest);
   EXPECT_TRUE(changes());
-  EXPECT_EQ(tree.names_changed("d"), above);
+  EXPECT_EQ(tree.paths().names_changed("d"), above);
   EXPECT_TRUE(tree.remove(0, "d/e/f"));
-  EXPECT_NE(tree.names_changed("d"), above) << "its directory shows nothing any more";
+  EXPECT_NE(tree.paths().names_changed("d"), above) << "its directory shows nothing any more";
 }
 
 TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {
@@ -543,7 +551,7 @@ TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {
   EXPECT_EQ(tree.visible(), 1U);
   EXPECT_EQ(tree.why_unfit("d/f"), "needs libx.so");
   EXPECT_EQ(tree.why_unfit("g"), "");
-  EXPECT_EQ(tree.marks(), 0U) << "these are deletions";
+  EXPECT_EQ(tree.marks().paths(), 0U) << "these are deletions";
   // As a snapshot does that says nothing new, and a log that takes it away and brings it again.
   EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kNone);
   (void)tree.remove(0, "d/f");
@@ -628,15 +636,15 @@ TEST(Tree, CandidatesAreOfOneScopeAndBelowTheDirectory) {
 
 TEST(Tree, AWatchTellsWhatWasTouchedMeanwhile) {
   EntryTree tree({"aa"}, 100);
-  tree.watch({"a", "b", "c"});
+  tree.echoes().watch({"a", "b", "c"});
   (void)tree.set(0, entry("a"));
   (void)tree.remove(0, "b");
   (void)tree.set(0, entry("x"));
-  const auto touched = tree.end_watch();
+  const auto touched = tree.echoes().end_watch();
   EXPECT_EQ(touched.size(), 2U);
   EXPECT_TRUE(touched.contains("a") && touched.contains("b"));
   (void)tree.set(0, entry("c"));
-  EXPECT_TRUE(tree.end_watch().empty());
+  EXPECT_TRUE(tree.echoes().end_watch().empty());
 }
 
 /// Random operations against the plainest model there is: a map from path to (digest, hidden).

@@ -310,13 +310,13 @@ Result<bool> Database::forget_some(const remote::ScopeId& scope, size_t limit) {
   return empty;
 }
 
-Result<void> Database::insert_marks(std::span<const Mark> marks) {
+Result<void> Database::insert_marks(std::span<const HiddenMark> marks) {
   CATALOG_PREPARE(insert, "INSERT OR IGNORE INTO hidden VALUES(?,?)");
   for (const auto& mark : marks) INDUCTORFS_TRY(insert.bind_blob(mark.path).bind_blob(mark.digest.raw()).run());
   return {};
 }
 
-Result<void> Database::hide(std::span<const Mark> marks) {
+Result<void> Database::hide(std::span<const HiddenMark> marks) {
   const auto insert = [&] { return insert_marks(marks); };
   auto done = in_transaction(insert);
   if (!done) done = in_transaction(insert);  // a disk may fail once
@@ -334,14 +334,11 @@ Result<void> Database::write_left() {
 }
 
 /// They are shown again.
-void Database::take_back(std::span<const Mark> marks) {
-  std::erase_if(left_, [&](const Mark& left) {
-    return std::ranges::any_of(marks,
-                               [&](const Mark& mark) { return mark.path == left.path && mark.digest == left.digest; });
-  });
+void Database::take_back(std::span<const HiddenMark> marks) {
+  std::erase_if(left_, [&](const HiddenMark& left) { return std::ranges::find(marks, left) != marks.end(); });
 }
 
-Result<void> Database::drop_marks(std::span<const Mark> marks) {
+Result<void> Database::drop_marks(std::span<const HiddenMark> marks) {
   take_back(marks);
   return in_transaction([&]() -> Result<void> {
     CATALOG_PREPARE(remove, "DELETE FROM hidden WHERE path=? AND digest=?");
@@ -351,7 +348,7 @@ Result<void> Database::drop_marks(std::span<const Mark> marks) {
 }
 
 Result<int64_t> Database::enqueue(int kind, std::string_view payload, std::span<const int64_t> replaced,
-                                  std::span<const Mark> shown) {
+                                  std::span<const HiddenMark> shown) {
   take_back(shown);
   int64_t id = 0;
   auto done = in_transaction([&]() -> Result<void> {

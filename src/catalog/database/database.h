@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "catalog/tree/hidden_marks.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/entry.h"
@@ -95,21 +96,17 @@ class Database {
 
   // ---- Hidden
 
-  struct Mark {
-    std::string path;
-    codec::Digest digest;
-  };
   /// Marks that the disk does not take are kept, and written with the next change that it takes, or by write_left():
   /// what was deleted would show again otherwise.
-  [[nodiscard]] Result<void> hide(std::span<const Mark> marks);
+  [[nodiscard]] Result<void> hide(std::span<const HiddenMark> marks);
   [[nodiscard]] Result<void> write_left();
-  [[nodiscard]] Result<void> drop_marks(std::span<const Mark> marks);
+  [[nodiscard]] Result<void> drop_marks(std::span<const HiddenMark> marks);
 
   // ---- Queue
 
   /// Adds a row, and removes other rows and the marks of what it publishes, in one transaction; returns the new id.
   [[nodiscard]] Result<int64_t> enqueue(int kind, std::string_view payload, std::span<const int64_t> replaced,
-                                        std::span<const Mark> shown);
+                                        std::span<const HiddenMark> shown);
   [[nodiscard]] Result<std::optional<std::string>> queued_payload(int64_t id);
   [[nodiscard]] Result<void> note_failure(int64_t id, std::string_view error, uint64_t attempts);
   [[nodiscard]] Result<void> dequeue(int64_t id);
@@ -124,13 +121,13 @@ class Database {
   [[nodiscard]] Result<void> prepare_to_write();
   [[nodiscard]] Result<void> in_transaction(const std::function<Result<void>()>& work);
   [[nodiscard]] Result<void> in_one_transaction(const std::function<Result<void>()>& work);
-  [[nodiscard]] Result<void> insert_marks(std::span<const Mark> marks);
-  void take_back(std::span<const Mark> marks);
+  [[nodiscard]] Result<void> insert_marks(std::span<const HiddenMark> marks);
+  void take_back(std::span<const HiddenMark> marks);
 
   std::shared_ptr<Fd> lock_;
   std::unique_ptr<sqlite3, Close> handle_;
-  std::string read_only_;   ///< kRead: the file
-  std::vector<Mark> left_;  ///< of hide()
+  std::string read_only_;         ///< kRead: the file
+  std::vector<HiddenMark> left_;  ///< of hide()
 };
 
 }  // namespace inductorfs::catalog

@@ -60,6 +60,10 @@ class FollowedScopes {
   Following follow(const std::vector<remote::ScopeId>& scopes);
   [[nodiscard]] std::vector<FollowedScope> all() const;
   [[nodiscard]] bool contains(ScopeIndex scope) const { return scopes_.contains(scope); }
+  /// Counts those of followed scopes.
+  [[nodiscard]] uint64_t total(const ScopeCounts& counts) const {
+    return counts.total([this](ScopeIndex scope) { return contains(scope); });
+  }
   /// Returns the id of a followed scope; contains(scope) must be true.
   [[nodiscard]] const remote::ScopeId& id_of(ScopeIndex scope) const { return scopes_.at(scope); }
   [[nodiscard]] std::optional<ScopeIndex> index_of(const remote::ScopeId& scope) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes that come and go while the catalog lives: the third part of Tail.
+// Scopes that come and go while the catalog lives: the second part of Tail.
 #include <algorithm>
 #include <utility>
 
@@ -74,10 +74,7 @@ void Tail::take_up_wanted() {
 }
 
 Tail::Followed Tail::begin(const FollowedScope& scope) {
-  Followed followed;
-  followed.id = scope.id;
-  followed.index = scope.index;
-  followed.patience = kReadPatience;
+  Followed followed(scope);
   auto position = load_scope(parts_, scope);
   if (position) {
     followed.position = std::move(*position);
@@ -92,6 +89,7 @@ Tail::Followed Tail::begin(const FollowedScope& scope) {
 void Tail::end(Followed& scope) {
   // What stopping cuts off is read again by the next start.
   if (scope.unwritten) (void)write_snapshot(scope, [this] { return parts_.stopping.load(); });
+  disk_.end(scope.index);
   state_.with([&](State& state) {
     state.positions.erase(scope.index);
     state.unread.erase(scope.id);
@@ -102,34 +100,12 @@ void Tail::end(Followed& scope) {
       parts_.durable.with([&](Durable& durable) { return durable.database.forget_position(scope.id); }));
 }
 
-void Tail::forget_old_scopes() { parts_.count_failure(forget_beyond_limits()); }
-
-Result<void> Tail::forget_beyond_limits() {
+void Tail::forget_old_scopes() {
   std::vector<remote::ScopeId> followed;
   for (const auto& scope : followed_) followed.push_back(scope.id);
-  auto old = parts_.durable.with([&](Durable& durable) { return durable.database.once_followed(followed); });
-  if (!old) return fail(std::move(old).error());
-  uint64_t left = parts_.options.entry_limit;
-  size_t kept = 0;
-  for (const auto& scope : *old) {
-    if (disturbed()) {
-      untidy_ = true;
-      return {};
-    }
-    // An index of a million entries is counted in some tens of milliseconds.
-    auto entries =
-        parts_.durable.with([&](Durable& durable) { return durable.database.count_entries(scope, left + 1); });
-    if (!entries) return fail(std::move(entries).error());
-    if (kept < kScopesKept && *entries <= left) {
-      left -= *entries;
-      ++kept;
-      continue;
-    }
-    if (!forget_on_disk(scope)) return {};  // counted there
-    INDUCTORFS_TRY(parts_.durable.with([&](Durable& durable) { return durable.database.forget_scope(scope); }));
-    parts_.metrics.scopes_forgotten.add();
-  }
-  return {};
+  const auto done = disk_.forget_beyond_limits(followed, [this] { return disturbed(); });
+  if (!done) return parts_.note_failure(done.error());
+  untidy_ = !*done;
 }
 
 }  // namespace inductorfs::catalog

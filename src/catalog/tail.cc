@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <span>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "inductorfs/base/activity.h"
@@ -27,6 +31,8 @@ constexpr int kStepsPerTurn = 1'000;
 /// Most between two looks for a server that is away. The remote keeps callers off by itself meanwhile, at no cost to
 /// anybody, and lets one through now and then (remote::Breaker): who asks often finds the server back soon.
 constexpr Milliseconds kAbsenceMost{2'000};
+/// Entries per lock of the tree: about half a millisecond during which lookups wait.
+constexpr size_t kMemoryChunk = 512;
 
 Milliseconds pause_after(const Error& error, Backoff& backoff) {
   const Milliseconds pause = backoff.next();
@@ -42,14 +48,9 @@ void take_told(const remote::Delta& delta, std::set<std::string>& paths) {
 }  // namespace
 
 Tail::Tail(Parts& parts, std::map<ScopeIndex, remote::Position> positions)
-    : parts_(parts), index_(parts.index.index_until([this] { return disturbed(); })) {
+    : parts_(parts), disk_(parts), index_(parts.index.index_until([this] { return disturbed(); })) {
   for (const auto& scope : parts.tree.read([](const EntryTree& tree) { return tree.scopes().all(); })) {
-    Followed followed;
-    followed.id = scope.id;
-    followed.index = scope.index;
-    followed.position = positions[scope.index];
-    followed.patience = kReadPatience;
-    followed_.push_back(std::move(followed));
+    followed_.emplace_back(scope).position = positions[scope.index];
   }
   state_.with([&](State& state) {
     state.positions = std::move(positions);
@@ -177,8 +178,10 @@ void Tail::read_to_end(Followed& scope) {
     delta->reset |= first;
     const bool ended = quiet || delta->at_head;
     const bool is_whole = delta->reset && !again;
+    // A first answer that lacks what the disk knew is one too: the position with which that was known is forgotten.
     const bool is_lost =
-        lacks_own || (is_whole && (first ? forgets(scope, *delta) : scope.position != remote::Position{}));
+        lacks_own ||
+        (is_whole && (first ? !stale_after(scope, delta->set).empty() : scope.position != remote::Position{}));
     // A record that no release reads, beyond the head of the log, would be news for ever.
     scope.named_in_vain = quiet && scope.named && !delta->reset ? scope.named_in_vain + 1 : 0;
     scope.named = false;
@@ -205,9 +208,6 @@ bool Tail::doubts(Followed& scope, const std::set<std::string>& own) {
   scope.synced = false;
   return true;
 }
-
-/// Whether a first answer lacks what the disk knew: the position with which that was known is forgotten.
-bool Tail::forgets(const Followed& scope, const remote::Delta& delta) { return !stale_after(scope, delta.set).empty(); }
 
 /// Before the disk has a position after the loss: who is killed in between would never hear of it again.
 void Tail::note_loss() {
@@ -279,6 +279,122 @@ void Tail::rest() {
   if (moved || disturbed() || is_asked()) return wait_backoff_.reset();
   parts_.metrics.tail_errors.add();
   pause_until(std::chrono::steady_clock::now() + pause_after(moved.error(), wait_backoff_));
+}
+
+bool Tail::apply(Followed& scope, remote::Delta delta, bool ended) {
+  const size_t came = delta.set.size();
+  std::erase_if(delta.set, [&](const codec::Entry& entry) { return !parts_.acceptable(scope.id, entry); });
+  refuse(scope, came - delta.set.size());
+  if (delta.reset) {
+    scope.unwritten = true;
+    state_.with([&](State& state) { state.unwritten.insert(scope.index); });
+    // It comes in no order. Neighbours have their directory and the kernel's notices in common.
+    std::ranges::sort(delta.set, {}, &codec::Entry::path);
+    // Not "forget all, then add": what stays the same must not be missing in between.
+    remove_from_memory(scope.index, stale_after(scope, delta.set));
+  }
+  remove_from_memory(scope.index, delta.removed);
+  std::vector<codec::Entry> taken;
+  // No longer followed: memory takes nothing of it, so the disk stays where it was, for the scope's return.
+  if (!set_in_memory(scope, std::move(delta.set), scope.unwritten ? nullptr : &taken)) {
+    // Of a snapshot, memory has a part or nothing. What is still followed is read again from the old position, which is
+    // what the disk gets with it until then.
+    const auto index = parts_.tree.read([&](const EntryTree& tree) { return tree.scopes().index_of(scope.id); });
+    if (delta.reset && index != scope.index && std::exchange(scope.unwritten, false)) note_written(scope.index);
+    return false;
+  }
+  note_applied(scope, delta.position, ended);
+  if (!scope.unwritten) disk_.write(scope, taken, delta.removed, delta.position);
+  return true;
+}
+
+void Tail::refuse(Followed& scope, size_t entries) {
+  parts_.metrics.rejected.add(entries);
+  if (entries > 0) scope.whole = false;
+}
+
+/// Memory is what is shown; the disk may take longer.
+void Tail::note_applied(Followed& scope, const remote::Position& position, bool ended) {
+  scope.position = position;
+  state_.with([&](State& state) { state.positions[scope.index] = position; });
+  parts_.count_entries();
+  if (!ended) return;
+  scope.synced = true;
+  note_synced();
+}
+
+std::vector<std::string> Tail::stale_after(const Followed& scope, const std::deque<codec::Entry>& snapshot) {
+  std::vector<std::string> paths =
+      parts_.tree.read([&](const EntryTree& tree) { return tree.paths().of_scope(scope.index); });
+  if (paths.empty()) return paths;  // as on a new node
+  std::unordered_set<std::string_view> still_there;
+  still_there.reserve(snapshot.size());
+  for (const auto& entry : snapshot) still_there.insert(entry.path);
+  std::erase_if(paths, [&](const std::string& path) { return still_there.contains(path); });
+  return paths;
+}
+
+void Tail::remove_from_memory(ScopeIndex scope, const std::vector<std::string>& paths, bool is_told) {
+  std::vector<std::string> changed;
+  for (std::span<const std::string> rest(paths); !rest.empty();) {
+    const auto piece = rest.first(std::min(kMemoryChunk, rest.size()));
+    rest = rest.subspan(piece.size());
+    parts_.tree.write([&](EntryTree& tree) {
+      for (const auto& path : piece) {
+        if (tree.remove(scope, path) && !is_told) changed.push_back(path);
+      }
+    });
+    parts_.tell(changed);
+  }
+}
+
+bool Tail::set_in_memory(Followed& scope, std::deque<codec::Entry> entries, std::vector<codec::Entry>* taken) {
+  std::vector<std::string> changed;
+  while (!entries.empty()) {
+    size_t refused = 0;
+    bool gone = false;
+    const auto end = entries.begin() + static_cast<ptrdiff_t>(std::min(kMemoryChunk, entries.size()));
+    std::vector<codec::Entry> piece(std::move_iterator(entries.begin()), std::move_iterator(end));
+    entries.erase(entries.begin(), end);
+    parts_.tree.write([&](EntryTree& tree) {
+      for (codec::Entry& entry : piece) {
+        const EntryTree::Change change = tree.set(scope.index, entry);
+        if (change == EntryTree::Change::kVisible) changed.push_back(entry.path);
+        if (change == EntryTree::Change::kRefused) ++refused;
+        gone = change == EntryTree::Change::kGone;
+        if (taken != nullptr && change != EntryTree::Change::kRefused) taken->push_back(std::move(entry));
+      }
+    });
+    parts_.tell(changed);
+    const auto is_crowded = [](const State& state) { return !state.left.empty(); };
+    if (gone || (refused > 0 && state_.with(is_crowded))) return false;
+    refuse(scope, refused);
+  }
+  return true;
+}
+
+void Tail::write_snapshots() {
+  for (auto& scope : followed_) {
+    // What is more urgent goes first: then it is written anew from its beginning.
+    if (scope.unwritten && !write_snapshot(scope, [this] { return disturbed(); })) return;
+  }
+}
+
+bool Tail::write_snapshot(Followed& scope, const std::function<bool()>& cancelled) {
+  if (!disk_.write_all(scope, scope.position, cancelled)) return false;
+  scope.unwritten = false;
+  note_written(scope.index);
+  return true;
+}
+
+void Tail::note_written(ScopeIndex scope) {
+  const bool left = state_.with([&](State& state) {
+    state.unwritten.erase(scope);
+    return state.left.erase(scope) > 0;
+  });
+  if (!left) return;
+  remove_from_memory(scope, parts_.tree.read([&](const EntryTree& tree) { return tree.paths().of_scope(scope); }),
+                     true);
 }
 
 }  // namespace inductorfs::catalog

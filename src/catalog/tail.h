@@ -7,11 +7,11 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "catalog/backoff.h"
+#include "catalog/disk_writer.h"
 #include "catalog/parts.h"
 
 namespace inductorfs::catalog {
@@ -21,10 +21,6 @@ namespace inductorfs::catalog {
 /// blocks on the cluster and the local disk and is called once; everything else is safe for concurrent use.
 class Tail {
  public:
-  /// The number of scopes that are no longer followed but whose entries the disk keeps, as long as all kept entries
-  /// together are not more than may be in memory.
-  static constexpr size_t kScopesKept = 256;
-
   /// The longest that a read may take at first.
   static constexpr Milliseconds kReadPatience{15'000};
 
@@ -58,14 +54,13 @@ class Tail {
 
  private:
   /// Confined to the catalog-tail thread.
-  struct Followed {
-    remote::ScopeId id;
-    ScopeIndex index = 0;
+  struct Followed : FollowedScope {
+    explicit Followed(const FollowedScope& scope) : FollowedScope(scope) {}
+
     remote::Position position;
     bool synced = false;
     bool failing = false;
     bool is_away = false;    ///< it failed because the server did not answer
-    bool durable = true;     ///< false after a failed write: the position on disk must not move past what is missing
     bool unwritten = false;  ///< a snapshot and what came after it are in memory alone
     bool whole = true;       ///< false when an entry was refused that may be accepted another day
     bool stale = true;       ///< there may be something to read
@@ -74,7 +69,7 @@ class Tail {
     Backoff backoff;
     SteadyTime due{};
     SteadyTime read_anyway{};
-    Milliseconds patience{};
+    Milliseconds patience = kReadPatience;
   };
   struct State {
     std::map<ScopeIndex, remote::Position> positions;
@@ -94,7 +89,6 @@ class Tail {
   [[nodiscard]] Followed begin(const FollowedScope& scope);
   void end(Followed& scope);
   void forget_old_scopes();
-  [[nodiscard]] Result<void> forget_beyond_limits();
   /// Says that something is more urgent than what the cluster has to say.
   [[nodiscard]] bool disturbed() const {
     return parts_.stopping || wanted_version_ != version_ || parts_.index.server_changes() != server_;
@@ -107,9 +101,6 @@ class Tail {
   void note_answered();
   /// Has all read anew after another server has taken the place of the last one.
   void take_up_server();
-  [[nodiscard]] bool is_crowded() const {
-    return state_.with([](const State& state) { return !state.left.empty(); });
-  }
 
   void read_to_end(Followed& scope);
   void note_loss();
@@ -117,14 +108,13 @@ class Tail {
   /// Ends Durable::awaits_echo.
   void note_read_back();
   [[nodiscard]] static bool doubts(Followed& scope, const std::set<std::string>& own);
-  [[nodiscard]] bool forgets(const Followed& scope, const remote::Delta& delta);
   void failed(Followed& scope, const Error& error);
   void succeeded(Followed& scope);
   void rest();
   void pause_until(SteadyTime when);
   void note_synced();
 
-  // ---- deltas (apply.cc)
+  // ---- deltas
   /// Applies a delta, first in memory and then on the disk; `ended` says that nothing comes after it. A snapshot, and
   /// what comes after it, waits for write_snapshots(). Returns false when it was not taken in: see set_in_memory().
   [[nodiscard]] bool apply(Followed& scope, remote::Delta delta, bool ended);
@@ -137,20 +127,15 @@ class Tail {
   /// Takes the entries into memory, from the front; those that it did not refuse go on to `taken`, if there is one.
   /// Returns false when the scope is no longer followed, or when what is still to be removed may have been in its way:
   /// then it is read again after that.
-  [[nodiscard]] bool set_in_memory(Followed& scope, std::deque<codec::Entry> entries, std::deque<codec::Entry>* taken);
+  [[nodiscard]] bool set_in_memory(Followed& scope, std::deque<codec::Entry> entries, std::vector<codec::Entry>* taken);
   void note_applied(Followed& scope, const remote::Position& position, bool ended);
-  void write_down(Followed& scope, remote::Delta delta);
-  /// Returns false when it was cancelled: the scope then stays unwritten, and the disk has no position for it or what
-  /// it had before.
+  /// Returns false when it was cancelled: the scope then stays unwritten.
   [[nodiscard]] bool write_snapshot(Followed& scope, const std::function<bool()>& cancelled);
   /// Ends State::unwritten of a scope.
   void note_written(ScopeIndex scope);
-  /// Returns false when there is no time for the next piece.
-  [[nodiscard]] bool write_piece(Followed& scope, std::span<const codec::Entry> set,
-                                 std::span<const std::string> removed, const remote::Position* position);
-  [[nodiscard]] bool forget_on_disk(const remote::ScopeId& scope);
 
   Parts& parts_;
+  DiskWriter disk_;
   const std::shared_ptr<remote::Index> index_;
   uint64_t asked_ = 0;                 ///< State::asked that was taken up; confined as followed_
   std::vector<Followed> followed_;     ///< confined to the catalog-tail thread

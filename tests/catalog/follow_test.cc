@@ -185,7 +185,7 @@ TEST_F(FollowTest, AScopeThatReturnsWithTheNextDaemonCostsNoSnapshotEither) {
 TEST_F(FollowTest, TheScopesThatWereFollowedLongestAgoAreForgotten) {
   Catalog& catalog = start_synced();
   constexpr size_t kMore = 3;
-  const size_t all = Tail::kScopesKept + kMore + 1;  // the last one is still followed
+  const size_t all = DiskWriter::kScopesKept + kMore + 1;  // the last one is still followed
   for (size_t i = 0; i < all; ++i) {
     const remote::ScopeId scope = "scope" + std::to_string(i);
     remote_.set(scope, elsewhere("f", std::to_string(i)));

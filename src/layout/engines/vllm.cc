@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "inductorfs/base/encoding.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/codec/entry.h"
 #include "inductorfs/codec/parcel.h"
 #include "layout/engines/engine.h"
@@ -27,14 +28,19 @@ using fingerprint::Facet;
 /// The index that vLLM keeps of its artifacts (vllm/compilation/backends.py: CompilerManager).
 constexpr std::string_view kIndexName = "vllm_compile_cache.py";
 
+/// Takes the digits with which a text begins from its front.
+std::string_view take_digits(std::string_view& text) {
+  const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789"));
+  text.remove_prefix(digits.size());
+  return digits;
+}
+
 /// Says whether a text is these words with a number after each.
 bool is_numbered(std::string_view name, std::initializer_list<std::string_view> words) {
   for (const std::string_view word : words) {
     if (!name.starts_with(word)) return false;
     name.remove_prefix(word.size());
-    const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-    if (digits == 0) return false;
-    name.remove_prefix(digits);
+    if (take_digits(name).empty()) return false;
   }
   return name.empty();
 }
@@ -175,28 +181,28 @@ class PieceReader {
   explicit PieceReader(std::string_view bytes) : rest_(bytes) {}
 
   [[nodiscard]] bool has_right_checksum() {
-    constexpr size_t kChecksumSize = 4;
-    if (rest_.size() < kChecksumSize) return false;
-    const uint64_t expected = number(rest_.substr(0, kChecksumSize));
-    rest_.remove_prefix(kChecksumSize);
-    return crc32(rest_) == expected;
+    const auto expected = number(sizeof(uint32_t));
+    return expected && crc32(rest_) == *expected;
   }
   /// Returns the next piece; nothing when it is not all there.
   std::optional<std::string_view> piece() {
-    constexpr size_t kLengthSize = 8;
-    if (rest_.size() < kLengthSize) return std::nullopt;
-    const uint64_t length = number(rest_.substr(0, kLengthSize));
-    if (length > rest_.size() - kLengthSize) return std::nullopt;
-    const std::string_view found = rest_.substr(kLengthSize, length);
-    rest_.remove_prefix(kLengthSize + length);
-    return found;
+    const auto length = number(sizeof(uint64_t));
+    return length ? take(*length) : std::nullopt;
   }
   [[nodiscard]] bool is_finished() const { return rest_.empty(); }
 
  private:
-  static uint64_t number(std::string_view bytes) {
+  std::optional<std::string_view> take(uint64_t size) {
+    if (size > rest_.size()) return std::nullopt;
+    const std::string_view found = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return found;
+  }
+  std::optional<uint64_t> number(size_t size) {
+    const auto bytes = take(size);
+    if (!bytes) return std::nullopt;
     uint64_t value = 0;
-    for (const char c : bytes) value = (value << 8U) | static_cast<uint8_t>(c);
+    for (const char c : *bytes) value = (value << 8U) | static_cast<uint8_t>(c);
     return value;
   }
   std::string_view rest_;
@@ -213,44 +219,24 @@ bool is_base64(std::string_view text) {
   });
 }
 
-/// rank_<r>_<dp>, the component of a path.
-struct Rank {
-  uint64_t rank = 0;
-  bool is_alone = false;  ///< no data parallel rank, and no device in the name
-};
-
-std::optional<uint64_t> take_number(std::string_view& text) {
-  constexpr size_t kMostDigits = 9;
-  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  if (digits == 0 || digits > kMostDigits) return std::nullopt;
-  uint64_t value = 0;
-  for (const char c : text.substr(0, digits)) value = value * 10 + static_cast<uint64_t>(c - '0');
-  text.remove_prefix(digits);
-  return value;
-}
-
-std::optional<Rank> rank_in(std::string_view canonical) {
+/// The rank in a path of a process without others of its rank: no data parallel rank, and no device in the name.
+std::optional<uint32_t> lone_rank_in(std::string_view canonical) {
   constexpr std::string_view kBefore = "/rank_";
   const size_t at = canonical.find(kBefore);
   if (at == std::string_view::npos) return std::nullopt;
   canonical.remove_prefix(at + kBefore.size());
-  const auto rank = take_number(canonical);
-  if (!rank || !canonical.starts_with('_')) return std::nullopt;
-  canonical.remove_prefix(1);
-  const auto parallel = take_number(canonical);
-  if (!parallel) return std::nullopt;
-  return Rank{*rank, *parallel == 0 && canonical.starts_with('/')};
+  const auto rank = number_in<uint32_t>(take_digits(canonical));
+  return canonical.starts_with("_0/") ? rank : std::nullopt;
 }
 
 /// The highest device index in generated code; nothing when there is none.
-std::optional<uint64_t> highest_device(std::string_view bytes) {
+std::optional<uint32_t> highest_device(std::string_view bytes) {
   constexpr std::string_view kCall = "get_raw_stream(";
-  std::optional<uint64_t> highest;
+  std::optional<uint32_t> highest;
   for (size_t at = bytes.find(kCall); at != std::string_view::npos; at = bytes.find(kCall)) {
     bytes.remove_prefix(at + kCall.size());
-    if (const auto index = take_number(bytes); index && bytes.starts_with(')')) {
-      highest = std::max(highest.value_or(0), *index);
-    }
+    const auto index = number_in<uint32_t>(take_digits(bytes));
+    if (index && bytes.starts_with(')')) highest = std::max(highest.value_or(0), *index);
   }
   return highest;
 }
@@ -283,12 +269,11 @@ Result<void> check_compiled_artifact(const Artefact& artefact) {
 /// Which device a reader has is not known. A process of rank r has a device with an index up to r, wherever it is: so
 /// code for a higher one is of a process that was placed otherwise, and stays on its host (kNotSupported).
 Result<void> check_devices(std::string_view canonical, const Artefact& artefact) {
-  const auto rank = rank_in(canonical);
-  if (!rank || !rank->is_alone) return {};
-  const auto device = highest_device(artefact.bytes);
-  if (!device || *device <= rank->rank) return {};
+  const auto rank = lone_rank_in(canonical);
+  const auto device = rank ? highest_device(artefact.bytes) : std::nullopt;
+  if (!device || *device <= *rank) return {};
   return foreign(artefact, "is of device " + std::to_string(*device) + ", and processes of rank " +
-                               std::to_string(rank->rank) +
+                               std::to_string(*rank) +
                                " have a lower one elsewhere: let each engine see its own devices only "
                                "(CUDA_VISIBLE_DEVICES)");
 }

@@ -96,10 +96,9 @@ Result<void> check_files(const config::Settings& settings, const remote::RemoteO
     const ErrorCode code = is_passing(usable.error()) ? usable.error().code() : ErrorCode::kInvalid;
     return fail(code, "cannot read the file of " + std::string(option) + ": " + *file + ": " + why);
   }
-  const std::string shown = settings.remote.empty() ? "" : "remote " + log::redact_url(settings.remote);
   Result<void> right = remote::check_server_files(options);
-  if (right || shown.empty()) return right;
-  return fail(std::move(right).error().with_context(shown));
+  if (right || settings.remote.empty()) return right;
+  return fail(std::move(right).error().with_context("remote " + log::redact_url(settings.remote)));
 }
 
 Result<remote::Remote> open_remote(const config::Settings& settings, const std::string& id,
@@ -133,13 +132,13 @@ Result<remote::Remote> open_remote(const config::Settings& settings, const std::
   return opened;  // one that does not answer is a warning of the mount (remote_warning)
 }
 
-Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, const std::string& origin,
-                                                       bool is_resumed, Layers& layers) {
+Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, bool is_resumed,
+                                                       Layers& layers) {
   catalog::CatalogOptions options;
   options.file = settings.store + "/" + config::kCatalogFile;
   const host::ThisHost& host = *layers.host;
   options.scopes = host.state()->scopes.ids();
-  options.origin = origin;
+  options.origin = layers.origin;
   options.is_resumed = is_resumed;
   options.poll_interval = settings.poll_interval;
   options.artefact_limit = settings.artefact_limit;
@@ -182,7 +181,7 @@ std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
   return std::make_unique<ledger::Ledger>(std::move(options));
 }
 
-Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings& settings, const std::string& origin,
+Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings& settings,
                                                           const config::Ownership& ownership, Layers& layers,
                                                           const TakeoverState& takeover) {
   vfs::FileSystemOptions options;
@@ -190,7 +189,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
   options.resume = takeover.resume;
   options.directory = settings.store + "/" + config::kLocalFiles;
   options.mountpoint = settings.mountpoint;
-  options.origin = origin;
+  options.origin = layers.origin;
   options.owner_uid = ownership.uid;
   options.owner_gid = ownership.gid;
   options.root_mode = ownership.mode;
@@ -261,6 +260,85 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   return host;
 }
 
+/// Whoever may write there could lead root's file operations elsewhere. What is below it the worker's user may have.
+Result<void> check_store(const std::string& path) {
+  struct stat there {};
+  const bool is_workers =
+      ::lstat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode) && config::is_worker_user(there.st_uid);
+  const std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+  Result<void> own = places::check_own_place(is_workers ? parent : path);
+  if (!own) return fail(std::move(own).error().with_context("store"));
+  struct stat found {};
+  if (::geteuid() != 0 || ::stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return fail(ErrorCode::kNotPermitted, "store: " + path + " may be written to by others: take their right away " +
+                                            "(chmod go-w), or name another --store");
+}
+
+Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
+                                              const TakeoverState& takeover) {
+  auto layers = std::make_unique<Layers>();
+  layers->examiner =
+      std::make_shared<const fingerprint::ExaminerLink>(takeover.examiner, takeover.examiner_stands_still);
+  SteadyTime last = std::chrono::steady_clock::now();
+  const auto lap = [&last] {  // milliseconds since it was asked last
+    const SteadyTime before = std::exchange(last, std::chrono::steady_clock::now());
+    return int64_t{std::chrono::duration_cast<Milliseconds>(last - before).count()};
+  };
+  Result<void> fit = check_store(settings.store);
+  if (fit && !takeover.resume) fit = refuse_without_marks(settings.store);
+  if (!fit) return wrong_option(fit.error());
+  // The store first: its lock keeps a second daemon from everything else in the directory.
+  store::StoreOptions store_options;
+  store_options.directory = settings.store;
+  store_options.size_limit = settings.store_limit;
+  store_options.free_floor = settings.store_floor;
+  store_options.lock = takeover.lock;
+  auto store = store::BlobStore::open(store_options, layers->counters);
+  if (!store) return takeover.resume ? fail(std::move(store).error()) : wrong_path(store.error());
+  layers->store = std::move(*store);
+  if (takeover.locked) takeover.locked(layers->store->lock());
+  const int64_t store_time = lap();
+
+  if (!takeover.resume) INDUCTORFS_TRY(takeover.open_log ? takeover.open_log() : open_log(settings));
+  INDUCTORFS_TRY_ASSIGN(layers->host, open_host(settings, ownership, takeover, *layers));
+  const int64_t host_time = lap();
+
+  INDUCTORFS_TRY_ASSIGN(const auto id, mount_id(settings.store));
+  layers->origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
+  if (!takeover.safe_mode && !settings.remote.empty()) {
+    layers->secrets = std::make_shared<Secrets>(settings, takeover.mounter, takeover.mounter_stands_still);
+  }
+  INDUCTORFS_TRY_ASSIGN(layers->remote, open_remote(settings, id, takeover, *layers));
+  const int64_t remote_time = lap();
+
+  INDUCTORFS_TRY_ASSIGN(layers->catalog, open_catalog(settings, takeover.resume, *layers));
+  const std::string cluster = cluster_id(log::redact_url(settings.remote), settings.prefix);
+  if (read_heard(settings.store, cluster).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown
+  const int64_t catalog_time = lap();
+
+  layers->ledger = open_ledger(*layers);
+  INDUCTORFS_TRY_ASSIGN(layers->file_system, open_file_system(settings, ownership, *layers, takeover));
+  log::info("mount.opened", {{"store_ms", store_time},
+                             {"facts_ms", host_time},
+                             {"remote_ms", remote_time},
+                             {"catalog_ms", catalog_time},
+                             {"files_ms", lap()}});
+  return layers;
+}
+
+/// SQLite and small files say that a disk is full, not which one; of a quota SQLite says nothing.
+Error naming_the_disk(const config::Settings& settings, Error error) {
+  std::string what = error.what();
+  const bool names_it = what.starts_with("store ") || what.starts_with("remote ");
+  if (names_it || (error.code() != ErrorCode::kNoSpace && error.code() != ErrorCode::kInternal)) return error;
+  const auto written = try_to_write(settings.store);
+  const bool is_full = !written && written.error().code() == ErrorCode::kNoSpace;
+  if (error.code() != ErrorCode::kNoSpace && !is_full) return error;
+  if (is_full) what += " (" + written.error().what() + ")";
+  return {ErrorCode::kNoSpace,
+          "the disk of --store is full: " + settings.store + ": " + what + "; free some space or name another --store"};
+}
+
 }  // namespace
 
 std::string log_path(const config::Settings& settings) {
@@ -296,24 +374,6 @@ Result<void> check_log(const std::string& path) {
   }
   return {};
 }
-
-namespace {
-
-/// Whoever may write there could lead root's file operations elsewhere. What is below it the worker's user may have.
-Result<void> check_store(const std::string& path) {
-  struct stat there {};
-  const bool is_workers =
-      ::lstat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode) && config::is_worker_user(there.st_uid);
-  const std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
-  Result<void> own = places::check_own_place(is_workers ? parent : path);
-  if (!own) return fail(std::move(own).error().with_context("store"));
-  struct stat found {};
-  if (::geteuid() != 0 || ::stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
-  return fail(ErrorCode::kNotPermitted, "store: " + path + " may be written to by others: take their right away " +
-                                            "(chmod go-w), or name another --store");
-}
-
-}  // namespace
 
 Result<void> open_log(const config::Settings& settings) {
   const std::string path = log_path(settings);
@@ -374,89 +434,6 @@ bool is_wrong_server(const Error& error) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kNotSupported || code == ErrorCode::kNotPermitted ||
          code == ErrorCode::kCorrupt;
 }
-
-namespace {
-
-/// Milliseconds since it was asked last. Needs external synchronisation.
-class Stopwatch {
- public:
-  int64_t lap() {
-    const SteadyTime before = std::exchange(last_, std::chrono::steady_clock::now());
-    return std::chrono::duration_cast<Milliseconds>(last_ - before).count();
-  }
-
- private:
-  SteadyTime last_ = std::chrono::steady_clock::now();
-};
-
-Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, const config::Ownership& ownership,
-                                              const TakeoverState& takeover) {
-  auto layers = std::make_unique<Layers>();
-  layers->examiner =
-      std::make_shared<const fingerprint::ExaminerLink>(takeover.examiner, takeover.examiner_stands_still);
-  Stopwatch watch;
-  Result<void> fit = check_store(settings.store);
-  if (fit && !takeover.resume) fit = refuse_without_marks(settings.store);
-  if (!fit) return wrong_option(fit.error());
-  // The store first: its lock keeps a second daemon from everything else in the directory.
-  store::StoreOptions store_options;
-  store_options.directory = settings.store;
-  store_options.size_limit = settings.store_limit;
-  store_options.free_floor = settings.store_floor;
-  store_options.lock = takeover.lock;
-  auto store = store::BlobStore::open(store_options, layers->counters);
-  if (!store) return takeover.resume ? fail(std::move(store).error()) : wrong_path(store.error());
-  layers->store = std::move(*store);
-  if (takeover.locked) takeover.locked(layers->store->lock());
-  const int64_t store_time = watch.lap();
-
-  if (!takeover.resume) INDUCTORFS_TRY(takeover.open_log ? takeover.open_log() : open_log(settings));
-  INDUCTORFS_TRY_ASSIGN(auto host, open_host(settings, ownership, takeover, *layers));
-  layers->host = std::move(host);
-  const int64_t host_time = watch.lap();
-
-  INDUCTORFS_TRY_ASSIGN(const auto id, mount_id(settings.store));
-  const std::string origin = (host_name() + "/" + id).substr(0, codec::kOriginLimit);
-  layers->origin = origin;
-
-  if (!takeover.safe_mode && !settings.remote.empty()) {
-    layers->secrets = std::make_shared<Secrets>(settings, takeover.mounter, takeover.mounter_stands_still);
-  }
-  INDUCTORFS_TRY_ASSIGN(auto remote, open_remote(settings, id, takeover, *layers));
-  layers->remote = std::move(remote);
-  const int64_t remote_time = watch.lap();
-
-  INDUCTORFS_TRY_ASSIGN(auto catalog, open_catalog(settings, origin, takeover.resume, *layers));
-  layers->catalog = std::move(catalog);
-  const std::string cluster = cluster_id(log::redact_url(settings.remote), settings.prefix);
-  if (read_heard(settings.store, cluster).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown
-  const int64_t catalog_time = watch.lap();
-
-  layers->ledger = open_ledger(*layers);
-  INDUCTORFS_TRY_ASSIGN(auto files, open_file_system(settings, origin, ownership, *layers, takeover));
-  layers->file_system = std::move(files);
-  log::info("mount.opened", {{"store_ms", store_time},
-                             {"facts_ms", host_time},
-                             {"remote_ms", remote_time},
-                             {"catalog_ms", catalog_time},
-                             {"files_ms", watch.lap()}});
-  return layers;
-}
-
-/// SQLite and small files say that a disk is full, not which one; of a quota SQLite says nothing.
-Error naming_the_disk(const config::Settings& settings, Error error) {
-  std::string what = error.what();
-  const bool names_it = what.starts_with("store ") || what.starts_with("remote ");
-  if (names_it || (error.code() != ErrorCode::kNoSpace && error.code() != ErrorCode::kInternal)) return error;
-  const auto written = try_to_write(settings.store);
-  const bool is_full = !written && written.error().code() == ErrorCode::kNoSpace;
-  if (error.code() != ErrorCode::kNoSpace && !is_full) return error;
-  if (is_full) what += " (" + written.error().what() + ")";
-  return {ErrorCode::kNoSpace,
-          "the disk of --store is full: " + settings.store + ": " + what + "; free some space or name another --store"};
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings, const config::Ownership& ownership,
                                             const TakeoverState& takeover) {

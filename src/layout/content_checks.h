@@ -48,6 +48,12 @@ namespace inductorfs::layout {
 /// Checks cache/<system hash> (torch/_inductor/codecache.py: CacheBase, PersistentCache).
 [[nodiscard]] Result<void> check_system_autotune(const Artefact& artefact);
 
+// compiled_artifact.cc
+
+/// Checks what torch's CompiledArtifact.load reads (torch/_inductor/standalone_compile.py): a checksum, then pieces
+/// with their lengths before them, to the last byte. A load of anything else is an exception that ends the engine.
+[[nodiscard]] Result<void> check_compiled_artifact(const Artefact& artefact);
+
 // pickle_frame.cc
 
 /// Checks whether the bytes are one whole pickle of protocol 2 to 5: every opcode is known and has all of its argument,

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>

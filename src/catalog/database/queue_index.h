@@ -40,7 +40,6 @@ class QueueIndex {
 
   void add(int64_t id, Item item);
   void remove(int64_t id);
-  [[nodiscard]] bool contains(int64_t id) const { return items_.contains(id); }
   [[nodiscard]] Item* find(int64_t id);
   /// Returns the latest item with one of these paths, if it has exactly these, in any order, and this scope: an item
   /// that waits for another scope is no older version of it.

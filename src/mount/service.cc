@@ -8,14 +8,11 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/own_user.h"
-#include "inductorfs/config/json.h"
-#include "inductorfs/host/report.h"
-#include "inductorfs/mount/cluster_control.h"
-#include "inductorfs/mount/misses.h"
-#include "inductorfs/mount/status.h"
+#include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/own_mounts.h"
+#include "inductorfs/supervisor/protocol.h"
 #include "mount/drain.h"
 #include "mount/processes/asked_processes.h"
 #include "mount/processes/secrets.h"
@@ -24,30 +21,21 @@
 
 namespace inductorfs::mount {
 
-using config::Json;
-using config::to_line;
-
 namespace {
 
 /// What a mount waits for the cluster's index, so that a first job finds what is there.
 constexpr Milliseconds kSyncPatience{2000};
-/// A long sync() is cut into pieces, so that it notices that the mount ends or that its client has gone.
-constexpr Milliseconds kSyncSlice{500};
-constexpr Milliseconds kSyncPause{100};
 /// For each outside command when the facts are learned again: an unmount may have to wait for it.
 constexpr Milliseconds kProbePatience{10000};
 /// For reading an environment when the facts are learned again: a slow file system has more time than at the mount.
 constexpr Milliseconds kReaderPatience{120'000};
 constexpr Milliseconds kAnnouncePatience{1000};
-/// What `explain` may cost in the cluster.
-constexpr Milliseconds kNearestPatience{1000};
-constexpr size_t kNearestLimit = 1000;
-/// For what requests have just done to be counted.
-constexpr Milliseconds kSettlePatience{1000};
 /// For the password and certificates of the remote, which may lie on a disk that does not answer.
 constexpr Milliseconds kSecretPatience{5000};
 /// For places of users' file systems, which the start does not wait for longer.
 constexpr Milliseconds kPlacesPatience{20'000};
+/// From one worker's start until it ends for a damaged catalog.
+constexpr Milliseconds kRenewRest{60'000};
 
 host::HostWatchOptions watch_options(const config::Settings& settings, const std::optional<Note>& noted,
                                      const Layers& layers, host::AskedExaminer examiner) {
@@ -123,7 +111,9 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       heartbeat_(settings_, *layers_),
       host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),
                   layers_->host->state()->facts, layers_->counters),
-      warmer_(settings_, *layers_) {
+      answers_({settings_, *layers_, supervision_, mounter_, store_watch_, watch_, heartbeat_, host_watch_,
+                [this] { return note_.with([](const Note& one) { return one.also; }); },
+                [this] { return session_->requests_by_user(); }, [this] { ended_.raise(); }}) {
   note_.with([&](Note& known) {
     if (noted) known = std::move(*noted);
     known.facts = layers_->host->state()->facts;
@@ -188,12 +178,8 @@ void Service::note() {
   if (!written) log::warning("mount.notes_not_written", {{"why", written.error().what()}});
 }
 
-std::vector<std::string> Service::also_states() const {
-  return note_.with([](const Note& noted) { return noted.also; });
-}
-
 void Service::stop() {
-  stopping_.notify_with([](bool& stopping) { stopping = true; });
+  answers_.end_waits();
   watch_.stop();
   heartbeat_.stop();
   if (control_) control_->stop();
@@ -237,7 +223,7 @@ Result<void> Service::mount() {
 /// What is left of the mount after that the supervisor has taken down.
 void Service::leave() {
   mounter_.close();
-  if (nobody_unmounts_) return;  // nor would anybody now: the supervisor has another one try
+  if (answers_.nobody_unmounts()) return;  // nor would anybody now: the supervisor has another one try
   const Result<void> done = leaves_dead_ ? Result<void>() : mounter_.leave();
   if (done) return supervision_.left();
   log::error("mount.unmount_failed", {{"mountpoint", settings_.mountpoint}, {"why", done.error().to_string()}});
@@ -346,7 +332,7 @@ Result<void> Service::listen() {
   control_ = control::ControlServer::open(
       std::move(listener),
       [this](std::string_view request, const control::Peer& peer) {
-        return control::answer_request(*this, request, peer, own_uid());
+        return control::answer_request(answers_, request, peer, own_uid());
       },
       supervision_.guests());
   return {};
@@ -372,129 +358,31 @@ std::vector<std::string> Service::warnings() const {
   return warnings;
 }
 
-std::string Service::status(const control::Peer* guest) {
-  return status_json({settings_, *layers_, watch_.knowledge(), also_states(), host_watch_.news(), supervision_.news(),
-                      store_watch_.look(), heartbeat_.status(), session_->requests_by_user(), guest});
+/// Jobs go on meanwhile. Whatever damages the files of one worker after another is no reason to serve nobody.
+void Service::renew_catalog() {
+  const bool is_too_soon = supervision_.resumes() && std::chrono::steady_clock::now() - begun_ < kRenewRest;
+  if (is_too_soon || answers_.has_unmounted() || supervision_.news().supervisor == 0 || !try_to_write(settings_.store))
+    return;
+  log::info("mount.renews_catalog", {{"mountpoint", settings_.mountpoint}});
+  renews_catalog_ = true;
+  ended_.raise();
 }
 
-std::string Service::where() { return where_json(settings_, also_states()); }
-
-Result<std::string> Service::explain(const std::string& path, const control::Peer* guest) {
-  INDUCTORFS_TRY(store_watch_.answers());
-  if (guest != nullptr && !layers_->file_system->inspection().lets_in(path, guest->uid, guest->groups)) {
-    return fail(ErrorCode::kNotPermitted, "a directory above " + config::printable(path) + " does not let the user " +
-                                              std::to_string(guest->uid) + " in; ask as its owner, or as root");
-  }
-  const vfs::Explanation explanation = layers_->file_system->inspection().explain(path);
-  Json nearest = Json::object();
-  if (!explanation.scope_text.empty()) {
-    const Result<std::vector<remote::ScopeInformation>> scopes =
-        layers_->remote.index->list_scopes(kNearestLimit, Deadline::after(kNearestPatience));
-    nearest = scopes ? host::nearest_report(explanation.scope_text, *scopes)
-                     : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
-  }
-  return explanation_json(explanation, nearest, heartbeat_.why_frozen());
+int Service::hand_over_code() const {
+  return answers_.hands_over() ? supervisor::kExitHandOver : supervisor::kExitHost;
 }
 
-Result<std::string> Service::ask_cluster(const std::string& request, const std::function<bool()>& cancelled) {
-  if (settings_.remote.empty()) {
-    return fail(ErrorCode::kNotSupported,
-                settings_.mountpoint + " has no --remote, so it belongs to no cluster; name a mount that has one");
-  }
-  INDUCTORFS_TRY_ASSIGN(const auto asked, cluster_request(config::from_text(request)));
-  const remote::Remote& remote = layers_->remote;
-  const auto answer = run_cluster_request(*remote.index, *remote.operators, asked, [&] {
-    return cancelled() || stopping_.with([](bool stopping) { return stopping; });
-  });
-  return answer ? Result<std::string>(to_line(*answer)) : fail(unreached(settings_, answer.error()));
-}
-
-std::string Service::stats() {
-  (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
-  Json report = layers_->ledger->stats();
-  const auto add = [&](const std::string& part, std::initializer_list<const char*> figures) {
-    Json& all = report[part] = Json::object();
-    for (const char* figure : figures) all[figure] = layers_->counters.get(part + "." + figure).get();
-  };
-  add("starts", {"lists", "foreseen", "foreseen_bytes", "used", "used_bytes", "published"});
-  add("leases", {"taken", "waits", "served", "too_long", "idle"});
-  return to_line(report);
-}
-
-std::string Service::jobs(std::optional<uid_t> user) {
-  (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
-  return to_line(Json::object({{"jobs", layers_->ledger->jobs(user)}}));
-}
-
-std::string Service::misses(uint64_t job, std::optional<uid_t> user) {
-  (void)layers_->ledger->settle(Deadline::after(kSettlePatience));
-  Json report = layers_->ledger->misses(job, user);
-  explain_misses(report, *layers_);
-  return to_line(report);
-}
-
-Json Service::what_was_shared() const {
-  return sync_report(settings_, layers_->counters, layers_->file_system->inspection().status(),
-                     layers_->host->state()->scopes, layers_->host->unknown_jobs());
-}
-
-Result<std::string> Service::sync(Deadline deadline, const std::function<bool()>& cancelled) {
-  bool has_asked = false;
-  uint64_t ticket = 0;
-  while (true) {
-    const uint64_t lost = layers_->catalog->lost_tails();
-    Result<void> done = store_watch_.answers();  // what follows may wait for the disk without a deadline
-    if (done) done = layers_->file_system->sync(deadline.earlier(kSyncSlice));
-    // A server may go on acknowledging when another one has taken its place.
-    if (done) done = layers_->remote.index->confirm_server(deadline.earlier(kSyncSlice));
-    // The same one may have come back with less.
-    if (done && !std::exchange(has_asked, true)) ticket = layers_->catalog->read_again();
-    if (done) done = layers_->catalog->wait_read_again(ticket, deadline.earlier(kSyncSlice));
-    if (done && layers_->catalog->lost_tails() != lost) {
-      has_asked = false;
-      continue;
-    }
-    if (done) {
-      INDUCTORFS_TRY(store_watch_.look().usable);  // what could not be written here is not there to be published
-      return to_line(what_was_shared());
-    }
-    for (const StuckThread& stuck : supervision_.stuck_threads()) {
-      // A slow disk may be done before the deadline.
-      if (stuck.work.awaited_by == AwaitedBy::kSync && (!stuck.waits_for_disk || deadline.passed())) {
-        return fail(ErrorCode::kTimedOut, stuck.to_string() + "; status has the remedy");
-      }
-    }
-    // Jobs have to end before there is room, and an operator a freeze.
-    const ErrorCode code = done.error().code();
-    const bool is_held = code == ErrorCode::kUnavailable && layers_->catalog->frozen();
-    if (deadline.passed() || cancelled() || code == ErrorCode::kNoSpace || is_held) return fail(done.error());
-    // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
-    const bool stopping = stopping_.wait_until(
-        deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });
-    if (stopping)
-      return fail(ErrorCode::kUnavailable, "the mount is ending: queued groups are published after the next mount");
-  }
-}
-
-Result<std::string> Service::warm(const control::WarmSelection& selection, Milliseconds slice,
-                                  const std::function<bool()>& cancelled) {
-  const auto ends = [&] { return cancelled() || stopping_.with([](bool stopping) { return stopping; }); };
-  INDUCTORFS_TRY_ASSIGN(const Json answer, warmer_.step(selection, slice, ends));
-  return to_line(answer);
-}
-
-Result<void> Service::unmount(bool lazy) {
-  const bool before = asked_.exchange(true);  // before it: the main thread may see the mount go at once
-  layers_->file_system->hold_questions(true);
-  Result<void> done = mounter_.unmount(lazy);
-  if (done) {
-    ended_.raise();
-  } else {
-    asked_ = before;
-    layers_->file_system->hold_questions(false);
-  }
-  nobody_unmounts_ = !done && done.error().code() == ErrorCode::kTimedOut;
-  return done;
+void Service::hand_over() {
+  // What can take long comes first: requests are answered meanwhile.
+  answers_.end_waits();
+  host_watch_.stop();
+  watch_.stop();
+  heartbeat_.stop();
+  if (control_) control_->stop();
+  layers_->catalog->stop();
+  layers_->ledger->stop();
+  session_->stop();
+  // Nothing is synced or marked clean: the next worker goes on with what is in the kernel's memory, as after a crash.
 }
 
 }  // namespace inductorfs::mount

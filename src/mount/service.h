@@ -9,16 +9,14 @@
 
 #include "inductorfs/config/settings.h"
 #include "inductorfs/control/control.h"
-#include "inductorfs/control/requests.h"
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/host/host_watch.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/remote_watch.h"
-#include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
-#include "inductorfs/mount/warmer.h"
 #include "inductorfs/places/bind.h"
+#include "mount/answers.h"
 #include "mount/cluster/heartbeat.h"
 #include "mount/mounter/mounter.h"
 #include "mount/mounter/notes.h"
@@ -42,9 +40,8 @@ class StopEvent {
 [[nodiscard]] Result<void> open_worker_log(const config::Settings& settings, const Supervision& supervision);
 
 /// One mount with all its layers, which it owns; the supervision, the notes and the stop event must outlive it.
-/// start(), stop() and hand_over() are confined to the main thread; the queries of MountControl are
-/// safe for concurrent use.
-class Service final : public control::MountControl {
+/// Confined to the main thread.
+class Service {
  public:
   /// Opens the layers below the kernel, with the notes of an earlier worker if there was one.
   [[nodiscard]] static Result<std::unique_ptr<Service>> open(const config::Settings& settings,
@@ -53,7 +50,9 @@ class Service final : public control::MountControl {
                                                              StopEvent& ended);
   Service(const config::Settings& settings, std::unique_ptr<Layers> layers, Supervision& supervision, NoteMemory& notes,
           std::optional<Note> noted, StopEvent& ended);
-  ~Service() override { stop(); }
+  ~Service() { stop(); }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
 
   /// Mounts, starts all threads, waits briefly for the catalog, shows the mount at its further places, and listens.
   /// After an error, stop() undoes what was done. If an earlier worker has mounted, goes on serving that mount.
@@ -63,9 +62,9 @@ class Service final : public control::MountControl {
   /// Answers the requests that were begun and takes no new ones; mount and further places stay for the next worker. The
   /// process must end at once after that, without destruction.
   void hand_over();
-  /// Says whether hand_over() is next: upgrade() has agreed on it with the supervisor, or the catalog's file is
+  /// Says whether hand_over() is next: an upgrade has agreed on it with the supervisor, or the catalog's file is
   /// damaged, which the next worker sets aside.
-  [[nodiscard]] bool hands_over() const { return hands_over_ || renews_catalog_; }
+  [[nodiscard]] bool hands_over() const { return answers_.hands_over() || renews_catalog_; }
   /// What the process ends with then.
   [[nodiscard]] int hand_over_code() const;
 
@@ -76,28 +75,18 @@ class Service final : public control::MountControl {
   void look_at_host() { host_watch_.look(); }
 
   /// Says why the mount is no longer there, for the log.
-  [[nodiscard]] const char* why_ended() const { return asked_ ? "asked to" : "unmounted from outside"; }
+  [[nodiscard]] const char* why_ended() const {
+    return answers_.has_unmounted() ? "asked to" : "unmounted from outside";
+  }
   /// Says whether the mountpoint still shows this mount, which may have been unmounted from outside.
   [[nodiscard]] bool is_mounted() const;
 
+  /// Returns what the control socket offers. Safe for concurrent use.
+  [[nodiscard]] control::MountControl& answers() { return answers_; }
   /// Returns what the user who mounted should know (sharing.h), one sentence each; mostly empty.
   [[nodiscard]] std::vector<std::string> warnings() const;
   /// Returns the line for `systemctl status` (RemoteWatch).
   [[nodiscard]] std::string summary() const { return watch_.summary(); }
-
-  [[nodiscard]] std::string status(const control::Peer* guest) override;
-  [[nodiscard]] std::string where() override;
-  [[nodiscard]] Result<std::string> explain(const std::string& path, const control::Peer* guest) override;
-  [[nodiscard]] std::string stats() override;
-  [[nodiscard]] std::string jobs(std::optional<uid_t> user) override;
-  [[nodiscard]] std::string misses(uint64_t job, std::optional<uid_t> user) override;
-  [[nodiscard]] Result<std::string> sync(Deadline deadline, const std::function<bool()>& cancelled) override;
-  [[nodiscard]] Result<void> unmount(bool lazy) override;
-  [[nodiscard]] Result<std::string> upgrade(const std::string& program, const Fd& executable) override;
-  [[nodiscard]] Result<std::string> warm(const control::WarmSelection& selection, Milliseconds slice,
-                                         const std::function<bool()>& cancelled) override;
-  [[nodiscard]] Result<std::string> ask_cluster(const std::string& request,
-                                                const std::function<bool()>& cancelled) override;
 
  private:
   Result<void> mount();
@@ -108,14 +97,12 @@ class Service final : public control::MountControl {
   void find_own();
   void stop_threads();
   void note();
-  [[nodiscard]] std::vector<std::string> also_states() const;
   void start_threads();
   void renew_catalog();
   void await_catalog();
   [[nodiscard]] host::AskedExaminer examiner_of_watch();
   [[nodiscard]] host::HostWatch::Hooks host_hooks();
   [[nodiscard]] bool announce_scopes();
-  [[nodiscard]] config::Json what_was_shared() const;
   Result<void> listen();
 
   config::Settings settings_;
@@ -136,13 +123,9 @@ class Service final : public control::MountControl {
   Heartbeat heartbeat_;
   std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread
   host::HostWatch host_watch_;
-  Warmer warmer_;
-  std::unique_ptr<control::ControlServer> control_;
-  Guarded<bool> stopping_{false};
   Guarded<Note> note_;
-  std::atomic<bool> asked_{false};  ///< unmount() has unmounted
-  std::atomic<bool> nobody_unmounts_{false};
-  std::atomic<bool> hands_over_{false};
+  Answers answers_;
+  std::unique_ptr<control::ControlServer> control_;
   std::atomic<bool> renews_catalog_{false};
   const SteadyTime begun_ = std::chrono::steady_clock::now();
   bool threads_started_ = false;

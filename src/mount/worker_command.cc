@@ -126,7 +126,7 @@ class MainLoop {
   }
 
   void try_unmount() {
-    const Result<void> unmounted = service_.unmount(false);
+    const Result<void> unmounted = service_.answers().unmount(false);
     if (unmounted) {
       end("a signal");
     } else if (unmounted.error().code() != ErrorCode::kBusy) {

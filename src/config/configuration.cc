@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <toml++/toml.h>
 
-#include <algorithm>
-
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/text.h"
@@ -143,12 +141,10 @@ Result<Configuration> to_configuration(const toml::table& table, const std::stri
       configuration.families = std::move(changes);
       continue;
     }
-    const std::span<const Option> options = mount_options();
-    const auto option =
-        std::find_if(options.begin(), options.end(), [&](const Option& known) { return known.name == name; });
-    if (option == options.end()) {
+    const Option* const option = find_option(name);
+    if (option == nullptr) {
       std::vector<std::string> known{"families"};
-      for (const Option& one : options) known.emplace_back(one.name);
+      for (const Option& one : mount_options()) known.emplace_back(one.name);
       return unknown_key(name, position(path, node.source()), known);
     }
     INDUCTORFS_TRY_ASSIGN(auto given, to_option(*option, node, path));

@@ -71,6 +71,14 @@ std::string likely(const std::string& name, const std::vector<std::string>& know
 
 }  // namespace
 
+Error refused_value(std::string_view name, const std::string& value, const std::string& where, const Error& why) {
+  constexpr size_t kShown = 256;
+  std::string text(name);
+  const std::string shown = printable(value.substr(0, kShown)) + (value.size() > kShown ? "..." : "");
+  text.append(" \"").append(shown).append("\": ").append(where).append(": ").append(why.what());
+  return Error(ErrorCode::kInvalid, std::move(text));
+}
+
 std::vector<std::string> unknown_variables(const std::map<std::string, std::string>& variables) {
   constexpr size_t kMost = 10;
   constexpr size_t kShown = 128;

@@ -9,10 +9,13 @@
 #include "inductorfs/config/settings.h"
 
 /// What is wrong with options where they come from: names that are none, and options that exclude each other (--also
-/// and
-/// --no-also, --python and --fingerprint). Both from one source are an error (check_contradictions); of two sources the
-/// later one counts.
+/// and --no-also, --python and --fingerprint). Both from one source are an error (check_contradictions); of two sources
+/// the later one counts.
 namespace inductorfs::config {
+
+/// Makes the error of a value that an option does not take, for the reason `why`. Pure.
+[[nodiscard]] Error refused_value(std::string_view name, const std::string& value, const std::string& where,
+                                  const Error& why);
 
 /// Takes back what an earlier source gave and `values` exclude.
 void overrule(const RawValues& values, Settings& settings);

@@ -136,6 +136,8 @@ struct Option {
 
 /// Returns the options of `inductorfs mount` and of its configuration file.
 [[nodiscard]] std::span<const Option> mount_options();
+/// Returns the one of that name; nullptr when there is none.
+[[nodiscard]] const Option* find_option(std::string_view name);
 
 /// Applies the options in `values`; a list replaces what was there. Errors name the option, its value and what it may
 /// be; `where` says which source gave it ("command line", or the file's path).

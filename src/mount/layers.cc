@@ -20,6 +20,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/config/paths.h"
@@ -265,8 +266,7 @@ Result<void> check_store(const std::string& path) {
   struct stat there {};
   const bool is_workers =
       ::lstat(path.c_str(), &there) == 0 && S_ISDIR(there.st_mode) && config::is_worker_user(there.st_uid);
-  const std::string parent = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
-  Result<void> own = places::check_own_place(is_workers ? parent : path);
+  Result<void> own = places::check_own_place(is_workers ? directory_of(path) : path);
   if (!own) return fail(std::move(own).error().with_context("store"));
   struct stat found {};
   if (::geteuid() != 0 || ::stat(path.c_str(), &found) != 0 || (found.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
@@ -353,7 +353,7 @@ bool log_is_in_store(const config::Settings& settings) {
 
 Result<void> check_log(const std::string& path) {
   if (::geteuid() != 0) return {};
-  const std::string directory = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+  const std::string directory = directory_of(path);
   INDUCTORFS_TRY(places::check_own_place(directory));
   INDUCTORFS_TRY(make_directories(directory));
   // Made here when it is missing: in a directory as /tmp another user could be first otherwise.

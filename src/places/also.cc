@@ -15,6 +15,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/runtime_directory.h"
@@ -185,7 +186,7 @@ Result<void> link_place(const std::string& mountpoint, const BindId& mount, cons
   if (parent.covered) {
     return fail(ErrorCode::kBusy, also.path + " lies in the inductorfs mount " + parent.covered->mount_point);
   }
-  const std::string name = name_of(also.path);
+  const std::string name(base_name_of(also.path));
   const std::string target = mountpoint + "/" + also.name;
   const bool made = ::symlinkat(target.c_str(), parent.fd.get(), name.c_str()) == 0;
   if (made || (errno == EEXIST && link_target(parent.fd, name) == target)) return {};
@@ -195,7 +196,7 @@ Result<void> link_place(const std::string& mountpoint, const BindId& mount, cons
 /// Removes the link unless somebody has turned it elsewhere.
 void unlink_place(const std::string& path, const std::string& target) {
   const Result<Fd> parent = open_parent(path);
-  const std::string name = name_of(path);
+  const std::string name(base_name_of(path));
   if (!parent || link_target(*parent, name) != target) return;
   (void)::unlinkat(parent->get(), name.c_str(), 0);  // gone already is as good
 }

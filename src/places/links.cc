@@ -71,7 +71,7 @@ struct Directory {
 /// The directory in the mount first: a link that leads nowhere would keep torch from making its own.
 Result<void> link_place(const Directory& root, const Directory& torch, const config::Also& place) {
   INDUCTORFS_TRY(open_own_below(root.fd, place.name, root.path));
-  const std::string name = name_of(place.path);
+  const std::string name(base_name_of(place.path));
   const std::string_view on_the_way = std::string_view(place.name).substr(0, place.name.size() - name.size());
   INDUCTORFS_TRY_ASSIGN(const auto around, open_own_below(torch.fd, on_the_way, torch.path));
   const std::string target = root.path + "/" + place.name;
@@ -93,7 +93,7 @@ Result<std::vector<std::string>> link_default_places(const std::string& root, co
   INDUCTORFS_TRY_ASSIGN(auto there, open_path(root));
   INDUCTORFS_TRY(check_owner(there.fd, root, true));
   INDUCTORFS_TRY_ASSIGN(const auto parent, open_parent(directory));
-  INDUCTORFS_TRY_ASSIGN(auto here, open_own(parent, name_of(directory), directory));
+  INDUCTORFS_TRY_ASSIGN(auto here, open_own(parent, std::string(base_name_of(directory)), directory));
   const Directory in_mount{std::move(there.fd), root};
   const Directory torch{std::move(here), directory};
   std::vector<std::string> told;

@@ -23,6 +23,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/worker_user.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/socket.h"
@@ -264,7 +265,7 @@ Result<void> check_outside(const std::string& what, const std::string& path, boo
   std::array<char, PATH_MAX> real{};
   for (std::string at = path; ::realpath(at.c_str(), real.data()) == nullptr;) {
     if (errno != ENOENT || at.size() <= 1) return {};  // whoever uses it says what is wrong with it
-    at.resize(std::max<size_t>(at.rfind('/'), 1));
+    at = directory_of(at);
   }
   std::vector<MountEntry> table = read_mount_table();
   if (may_be_covered) std::erase_if(table, [&](const MountEntry& entry) { return entry.mount_point == path; });
@@ -292,7 +293,7 @@ Result<void> check_can_hold_files(const std::string& what, const std::string& pa
   std::string at = path;
   while (::realpath(at.c_str(), real.data()) == nullptr) {
     if ((errno != ENOENT && errno != ENOTDIR) || at.size() <= 1) return {};  // whoever uses it says what is wrong
-    at.resize(std::max<size_t>(at.rfind('/'), 1));
+    at = directory_of(at);
   }
   struct stat found {};
   if (::stat(real.data(), &found) == 0 && !S_ISDIR(found.st_mode)) {
@@ -450,7 +451,7 @@ Result<Mountpoint> open_mountpoint(const std::string& path, const config::Owners
     return std::move(step->fd);
   };
   if (!place.dead) {
-    INDUCTORFS_TRY_ASSIGN(place.at.around, open(path.substr(0, std::max<size_t>(path.rfind('/'), 1))));
+    INDUCTORFS_TRY_ASSIGN(place.at.around, open(directory_of(path)));
     INDUCTORFS_TRY_ASSIGN(place.at.directory, open(path));
   }
   if (!root) return place;
@@ -472,8 +473,8 @@ std::string move_left_over(const Mountpoint& place, const std::string& path) {
     if (name != "." && name != "..") names.emplace_back(name);
   }
   if (names.empty()) return {};
-  const std::string aside =
-      name_of(path) + ".left-over-" + std::to_string(::time(nullptr)) + "-" + std::to_string(::getpid());
+  const std::string aside = std::string(base_name_of(path)) + ".left-over-" + std::to_string(::time(nullptr)) + "-" +
+                            std::to_string(::getpid());
   const bool made = ::mkdirat(place.at.around.get(), aside.c_str(), kPrivate) == 0;
   const Fd target(made ? ::openat(place.at.around.get(), aside.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
                        : -1);

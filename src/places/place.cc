@@ -210,8 +210,6 @@ Result<void> check_own_place(const std::string& path) {
   return {};
 }
 
-std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 Result<Fd> open_parent(const std::string& path) {
   INDUCTORFS_TRY_ASSIGN(auto parent, Walk(Purpose::kOpenPlace).to(parent_of(path)));
   return std::move(parent.fd);

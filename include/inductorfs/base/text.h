@@ -37,6 +37,14 @@ namespace inductorfs {
   return std::string(path.substr(0, slash == std::string_view::npos ? 0 : slash));
 }
 
+/// The directory that has the last name of an absolute path: "/" for what lies in the root directory.
+[[nodiscard]] inline std::string directory_of(std::string_view path) {
+  return std::string(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
+}
+
+/// The last name of a path; all of a path without a directory.
+[[nodiscard]] inline std::string_view base_name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
 template <typename Texts>
 [[nodiscard]] std::string joined(const Texts& texts, std::string_view separator) {
   std::string all;

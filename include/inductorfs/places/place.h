@@ -40,6 +40,5 @@ struct Place {
 
 /// Opens the parent directory of `path` by the same walk, and makes nothing.
 [[nodiscard]] Result<Fd> open_parent(const std::string& path);
-[[nodiscard]] std::string name_of(const std::string& path);
 
 }  // namespace inductorfs::places

@@ -17,6 +17,7 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/layout/user_caches.h"
@@ -128,7 +129,7 @@ std::optional<Diagnosis> finding_of_propagation(const std::string& table, const 
       continue;
     }
     if (line.find(" shared:") != std::string::npos) return std::nullopt;
-    const std::string above = shell_word(mountpoint.substr(0, std::max<size_t>(mountpoint.rfind('/'), 1)));
+    const std::string above = shell_word(directory_of(mountpoint));
     // The directory above is seldom a mountpoint, which the second command needs.
     return Diagnosis{Kind::kNote,
                      mountpoint + " is mounted with private propagation: a container that runs already does not see it",
@@ -168,7 +169,7 @@ std::optional<uint64_t> size_of_disk(const std::string& directory) {
   std::string there = directory;
   while (::statvfs(there.c_str(), &disk) != 0) {
     if (there.size() <= 1) return std::nullopt;
-    there.resize(std::max<size_t>(there.rfind('/'), 1));
+    there = directory_of(there);
   }
   if (disk.f_blocks == 0) return std::nullopt;  // it tells none (disk_space())
   return disk.f_blocks * disk.f_frsize;

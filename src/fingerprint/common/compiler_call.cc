@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "inductorfs/base/text.h"
+
 namespace inductorfs::fingerprint {
 namespace {
 
@@ -25,7 +27,7 @@ constexpr std::string_view kUnfollowed[] = {"TORCH_INDUCTOR_INSTALL_GXX",
                                             "CCACHE_PREFIX_CPP"};
 
 bool is_ccache(const std::string& program) {
-  const std::string name = base_name_of(program);
+  const std::string name(base_name_of(program));
   return name == "ccache" || name.starts_with("ccache-");
 }
 
@@ -141,7 +143,7 @@ Result<CompilerPlace> find_compiler(const InRoot& root, const CompilerCall& call
     if (named && words.size() < 2) {
       return fail(ErrorCode::kInvalid, first + " is named without a compiler; set CXX to \"ccache g++\"");
     }
-    const std::string name = named ? words[used++] : base_name_of(first);
+    const std::string name = named ? words[used++] : std::string(base_name_of(first));
     const std::string compiler = name.starts_with('/') ? find(name) : behind_ccache(root, call.search, name);
     if (compiler.empty()) return absent(name);
     INDUCTORFS_TRY_ASSIGN(driver, root.real_path(compiler));

@@ -41,7 +41,5 @@ struct CompilerPlace {
 /// Returns the first program of this name in the directories of a PATH; empty when there is none. Directories that are
 /// not absolute are passed over: they are others for each working directory.
 [[nodiscard]] std::string program_in(const InRoot& root, const std::string& search, const std::string& name);
-[[nodiscard]] inline std::string base_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-[[nodiscard]] inline std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 }  // namespace inductorfs::fingerprint

@@ -8,6 +8,7 @@
 
 #include "fingerprint/facts/facts.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -108,7 +109,7 @@ Result<std::string> texts_of(const InRoot& root, const std::string& path, uint64
 class Finder {
  public:
   Finder(const InRoot& root, std::string driver, const CompilerCall& call)
-      : root_(root), driver_(std::move(driver)), call_(call), prefix_(folder_of(folder_of(driver_))) {}
+      : root_(root), driver_(std::move(driver)), call_(call), prefix_(parent_of(parent_of(driver_))) {}
 
   Result<CompilerFiles> find() {
     INDUCTORFS_TRY_ASSIGN(const std::string bytes, texts_of(root_, driver_, kDriverLimit));
@@ -257,11 +258,11 @@ class Finder {
     }
     files_.version = versions.front();
     INDUCTORFS_TRY(add_tree("resource", folder + "/" + files_.version, 0));
-    INDUCTORFS_TRY_ASSIGN(const auto beside, root_.names_in(folder_of(driver_)));
+    INDUCTORFS_TRY_ASSIGN(const auto beside, root_.names_in(parent_of(driver_)));
     for (const std::string& name : beside) {
-      if (name.ends_with(".cfg")) INDUCTORFS_TRY(add(name, folder_of(driver_) + "/" + name));  // further options
+      if (name.ends_with(".cfg")) INDUCTORFS_TRY(add(name, parent_of(driver_) + "/" + name));  // further options
     }
-    INDUCTORFS_TRY(add_first("ld", {folder_of(driver_) + "/ld"}, "ld"));
+    INDUCTORFS_TRY(add_first("ld", {parent_of(driver_) + "/ld"}, "ld"));
     return find_gcc_of_clang();
   }
 

@@ -18,6 +18,7 @@
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/process_start.h"
 #include "inductorfs/base/regular_file.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/codec/digest.h"
 
 namespace inductorfs::fingerprint {
@@ -78,17 +79,15 @@ std::string package_identity(const InRoot& root, const std::string& directory, s
   return std::to_string(folder->st_dev) + ":" + std::to_string(folder->st_ino) + " " + identity_of(*file);
 }
 
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 /// "/x/torch" for "/x/torch/lib/libtorch_cpu.so" with folder "lib" and package "torch"; else empty.
 std::string_view package_of(std::string_view path, std::string_view folder, std::string_view package) {
-  for (const std::string_view name : {base_name(path), folder}) {
+  for (const std::string_view name : {base_name_of(path), folder}) {
     if (!path.ends_with(name) || path.size() <= name.size()) return {};
     path.remove_suffix(name.size());
     if (!path.ends_with('/')) return {};
     path.remove_suffix(1);
   }
-  return base_name(path) == package ? path : std::string_view();
+  return base_name_of(path) == package ? path : std::string_view();
 }
 
 /// The SOABI in "_ssl.cpython-311-x86_64-linux-gnu.so"; empty for other names.
@@ -137,7 +136,7 @@ struct Maps {
 
 void take(Maps& maps, const MappedFile& file) {
   Process& process = maps.process;
-  const std::string_view name = base_name(file.path);
+  const std::string_view name = base_name_of(file.path);
   if (file.offset == 0 && maps.executable_start == 0 && file.path == maps.executable)
     maps.executable_start = file.start;
   if (name.find(".so") == std::string_view::npos && !is_libc(name)) return;
@@ -156,7 +155,7 @@ void take(Maps& maps, const MappedFile& file) {
     if (process.soabi.empty()) process.soabi = abi;
     // A distribution's torch has its libraries elsewhere, its extension module not.
     const std::string_view folder = file.path.substr(0, file.path.size() - name.size() - 1);
-    const bool of_torch = name.starts_with("_C.") && base_name(folder) == "torch";
+    const bool of_torch = name.starts_with("_C.") && base_name_of(folder) == "torch";
     if (of_torch && process.torch.path.empty()) process.torch = {std::string(folder), deleted, {}};
   }
 }
@@ -401,7 +400,7 @@ void identify(Process& process, const InRoot& root) {
     if (root.status(beside)) process.triton.path = beside;
   }
   if (!process.torch.path.empty()) {
-    process.site.path = process.torch.path.substr(0, std::max<size_t>(process.torch.path.rfind('/'), 1));
+    process.site.path = directory_of(process.torch.path);
     const auto found = root.status(process.site.path + "/");
     if (found) process.site.identity = identity_of(*found);
   }

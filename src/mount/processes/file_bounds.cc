@@ -20,6 +20,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/places/place.h"
@@ -88,14 +89,12 @@ struct Rule {
   bool optional = false;
 };
 
-std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
-
 /// The directory around the store, if the tree has made it: in no other mount namespace anything lies below that, while
 /// whoever makes one may mount what he wants below the store. What else is there is mounted read-only.
 std::string around_store(const std::string& store) {
   struct stat root {};
   struct stat around {};
-  const std::string directory = parent_of(store);
+  const std::string directory = directory_of(store);
   const bool is_own =
       ::stat("/", &root) == 0 && ::stat(directory.c_str(), &around) == 0 && root.st_dev == around.st_dev;
   return is_own ? directory : store;
@@ -106,14 +105,14 @@ std::string around_store(const std::string& store) {
 void add_ways_to(std::string log, std::vector<Rule>& rules) {
   constexpr int kMostLinks = 40;  // as the kernel has it
   // What is wrong with it says who opens it.
-  if (!check_log(log) || !make_directories(parent_of(log))) return;
+  if (!check_log(log) || !make_directories(directory_of(log))) return;
   for (int i = 0; i < kMostLinks; ++i) {
-    rules.push_back({parent_of(log), kOfStore, true});
+    rules.push_back({directory_of(log), kOfStore, true});
     std::array<char, PATH_MAX> end{};
     const ssize_t size = ::readlink(log.c_str(), end.data(), end.size() - 1);
     if (size <= 0) return;
     const std::string target(end.data(), static_cast<size_t>(size));
-    log = target.front() == '/' ? target : parent_of(log) + "/" + target;
+    log = target.front() == '/' ? target : directory_of(log) + "/" + target;
   }
 }
 

@@ -16,6 +16,7 @@
 #include "inductorfs/base/disk_space.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/mount_table.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/text.h"
 
 namespace inductorfs::mount {
@@ -123,7 +124,7 @@ Result<void> refuse_without_marks(const std::string& store) {
   struct statfs disk {};
   while (::statfs(at.c_str(), &disk) != 0) {
     if ((errno != ENOENT && errno != ENOTDIR) || at.size() <= 1) return {};  // whoever uses it says what is wrong
-    at.resize(std::max<size_t>(at.rfind('/'), 1));
+    at = directory_of(at);
   }
   if (keeps_marks(at)) return {};
   return fail(ErrorCode::kInvalid,

@@ -28,6 +28,7 @@
 #include "inductorfs/base/host_files.h"
 #include "inductorfs/base/message.h"
 #include "inductorfs/base/mount_table.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/redis/prepare.h"
@@ -69,8 +70,6 @@ bool is_link(const std::string& path) {
   return ::lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
 }
 
-std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
-
 bool is_below(const std::string& path, const ShownPlace& place) {
   return path == place.path || path.starts_with(place.path + "/");
 }
@@ -90,7 +89,7 @@ std::string real_path(const std::string& path) {
 void add_target(std::vector<ShownPlace>& places, const std::string& link) {
   const std::string real = real_path(link);
   if (real.empty() || real == link) return;
-  const std::string directory = parent_of(real);
+  const std::string directory = directory_of(real);
   const bool is_wide = std::ranges::count(directory, '/') < 2;  // as /run
   add(places, is_wide ? real : directory, Kind::kReadOnly);
 }
@@ -101,7 +100,7 @@ int note_object(dl_phdr_info* object, size_t, void* noted) {
   const std::string path = object->dlpi_name == nullptr ? "" : object->dlpi_name;
   if (!path.starts_with('/')) return 0;
   // By way of /lib, which may be a link.
-  const std::string directory = real_path(parent_of(path));
+  const std::string directory = real_path(directory_of(path));
   const bool is_there = std::ranges::any_of(places, [&](const ShownPlace& one) { return is_below(directory, one); });
   if (!is_there) add(places, path, Kind::kLibraries);
   return 0;

@@ -26,6 +26,7 @@
 #include "inductorfs/base/mount_table.h"
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/own_user.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/mount/layers.h"
 
 namespace inductorfs::mount {
@@ -106,8 +107,6 @@ Result<void> check_is_store(int directory, const std::string& path) {
   return errno == 0 ? Result<void>() : fail_errno("read directory", path);
 }
 
-std::string parent_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
-
 /// Of a library that this program has loaded.
 int may_not_read(dl_phdr_info* object, size_t, void*) {
   const char* const path = object->dlpi_name;
@@ -172,7 +171,7 @@ Result<void> see_processes(WorkerUser& user) {
 
 /// The store last: root's worker could not use it then.
 Result<void> prepare(const config::Settings& settings, WorkerUser& user) {
-  const std::string parent = parent_of(settings.store);
+  const std::string parent = directory_of(settings.store);
   const std::string log = log_elsewhere(settings);
   const std::string who = "the user " + std::to_string(user.uid);
   INDUCTORFS_TRY(see_processes(user));
@@ -205,7 +204,7 @@ bool is_given(const std::string& store) {
 }  // namespace
 
 Result<void> give_store(const std::string& store, const WorkerUser& user) {
-  INDUCTORFS_TRY(make_directories(parent_of(store), kParentMode));
+  INDUCTORFS_TRY(make_directories(directory_of(store), kParentMode));
   INDUCTORFS_TRY(make_directories(store, kStoreMode));
   // No link: whoever was given the directory may have put one in its place.
   auto directory = open_at(AT_FDCWD, store, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);

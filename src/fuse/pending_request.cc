@@ -7,20 +7,22 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <string>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
+#include "inductorfs/base/process_start.h"
 
 namespace inductorfs::fuse {
 namespace {
 
 constexpr uint64_t kStatusLimit = 1U << 16;
 
-/// The mask after `field` in the text of /proc/<tid>/status, e.g. "SigPnd:\t0000000000000100".
-uint64_t signal_mask(const std::string& status, std::string_view field) {
-  const size_t at = status.find(field);
-  return at == std::string::npos ? 0 : std::strtoull(status.c_str() + at + field.size(), nullptr, 16);
+/// "0000000000000100" says that the ninth signal is pending.
+uint64_t signal_mask(const std::string& status, std::string_view name) {
+  constexpr int kHex = 16;
+  uint64_t mask = 0;
+  return parse_number(line_in_status(status, name), mask, kHex) ? mask : 0;
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ bool is_being_killed(pid_t thread) noexcept {
     if (!status) return false;
     // The kernel turns every signal that will end the process into a SIGKILL for each of its threads.
     constexpr uint64_t kKilled = uint64_t{1} << (SIGKILL - 1);
-    return ((signal_mask(*status, "SigPnd:") | signal_mask(*status, "ShdPnd:")) & kKilled) != 0;
+    return ((signal_mask(*status, "SigPnd") | signal_mask(*status, "ShdPnd")) & kKilled) != 0;
   } catch (const std::exception&) {
     return false;
   }

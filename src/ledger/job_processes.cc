@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
@@ -30,17 +29,6 @@ constexpr size_t kPodUid = 36;
 
 bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// The number behind a label at the beginning of a line of /proc/PID/status; nothing when it is not there.
-std::optional<uint64_t> labelled(std::string_view text, std::string_view label) {
-  size_t at = text.find(label);
-  if (at == std::string_view::npos) return std::nullopt;
-  at = text.find_first_of("0123456789", at + label.size());
-  if (at == std::string_view::npos) return std::nullopt;
-  uint64_t number = 0;
-  const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), number);
-  return parsed.ec == std::errc() ? std::optional(number) : std::nullopt;
-}
 
 /// The digits behind "/job_", as in /slurm/uid_1000/job_4711/step_0.
 std::string slurm_job(std::string_view path) {
@@ -101,7 +89,7 @@ class Proc {
   /// Empty where that is another user's, or the first process of a PID namespace.
   [[nodiscard]] std::optional<pid_t> parent_of(pid_t pid, uid_t user) const {
     const auto parent = parent_in_stat(text_of(pid, "stat"));
-    if (!parent || *parent <= 1 || labelled(text_of(*parent, "status"), "\nUid:") != user) return std::nullopt;
+    if (!parent || *parent <= 1 || number_in_status(text_of(*parent, "status"), "Uid") != user) return std::nullopt;
     return parent;
   }
 
@@ -163,8 +151,8 @@ std::optional<JobSigns> read_job_signs(const std::string& proc, pid_t thread) {
   const Proc reader(proc);
   const std::string status = reader.text_of(thread, "status");
   JobSigns signs;
-  signs.process.pid = static_cast<pid_t>(labelled(status, "\nTgid:").value_or(0));
-  signs.user = static_cast<uid_t>(labelled(status, "\nUid:").value_or(0));
+  signs.process.pid = static_cast<pid_t>(number_in_status(status, "Tgid").value_or(0));
+  signs.user = static_cast<uid_t>(number_in_status(status, "Uid").value_or(0));
   const auto start =
       signs.process.pid > 0 ? start_in_stat(reader.text_of(signs.process.pid, "stat")) : std::optional<uint64_t>();
   if (!start) return std::nullopt;
@@ -180,7 +168,7 @@ std::optional<JobSigns> read_job_signs(const std::string& proc, pid_t thread) {
 JobProcesses processes_in(const std::string& proc) {
   const auto stat_of = [proc](pid_t pid) { return Proc(proc).text_of(pid, "stat"); };
   return {[proc, stat_of](pid_t thread) -> std::optional<ProcessId> {
-            const auto process = labelled(Proc(proc).text_of(thread, "status"), "\nTgid:");
+            const auto process = number_in_status(Proc(proc).text_of(thread, "status"), "Tgid");
             const auto start = process ? start_in_stat(stat_of(static_cast<pid_t>(*process))) : std::nullopt;
             return start ? std::optional(ProcessId{static_cast<pid_t>(*process), *start}) : std::nullopt;
           },

@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <vector>
@@ -23,6 +22,8 @@
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/number.h"
+#include "inductorfs/base/process_start.h"
 #include "inductorfs/base/text.h"
 #include "inductorfs/config/worker_user.h"
 #include "inductorfs/control/control.h"
@@ -86,18 +87,13 @@ Part part_of(const std::string& task, const std::string& path) {
 /// effective uid, and by its place in /proc.
 bool may_be_of_mount(const std::string& pid, uid_t owner) {
   constexpr uint64_t kStatusLimit = 64ULL << 10;
-  constexpr std::string_view kKey = "\nUid:";
   const Result<std::string> text = read_file(AT_FDCWD, "/proc/" + pid + "/status", kStatusLimit);
-  const size_t at = text ? text->find(kKey) : std::string::npos;
-  if (at == std::string::npos) return false;
-  unsigned real = 0;
-  unsigned effective = 0;
-  unsigned saved = 0;
-  if (std::sscanf(text->c_str() + at + kKey.size(), "%u %u %u", &real, &effective, &saved) != 3) return false;
-  const auto fits = [owner](unsigned uid) {
-    return uid == 0 || uid == owner || (owner == 0 && config::is_worker_user(uid));
-  };
-  return fits(real) && fits(effective) && fits(saved);
+  std::vector<std::string_view> uids = parts_of(text ? line_in_status(*text, "Uid") : std::string_view(), '\t');
+  uids.resize(3);  // the real, the effective and the saved one
+  return std::ranges::all_of(uids, [owner](std::string_view one) {
+    const auto uid = number_in<uid_t>(one);
+    return uid && (*uid == 0 || *uid == owner || (owner == 0 && config::is_worker_user(*uid)));
+  });
 }
 
 /// Calls `look(task, part)` for the processes of the mount that are seen here, until it answers false. `task` is the

@@ -35,6 +35,23 @@ TEST(ProcessStart, TellsTheProcessorTimeOfAProcessWithItsEndedChildren) {
   EXPECT_FALSE(ticks_in_stat("1 (a) S 2 3 3 0 -1 0 7 8 9 10 1 20 300"));
 }
 
+TEST(ProcessStart, TellsTheProcessorTimeOfAThreadWithoutThatOfChildren) {
+  EXPECT_EQ(own_ticks_in_stat("1 (a) b) S 2 3 3 0 -1 0 7 8 9 10 1 20 300 4000 20 0 1 0 5 0 0"), 21U);
+  EXPECT_FALSE(own_ticks_in_stat("1 (a) S 2 3 3 0 -1 0 7 8 9 10 1"));
+}
+
+TEST(ProcessStart, FindsALineOfTheStatusWhateverTheProcessIsCalled) {
+  const std::string status = "Name:\tUid: 7\nTgid:\t4711\nUid:\t1000\t1001\t1002\t1003\nGroups:\t \nCapEff:\t00ff\n";
+  EXPECT_EQ(line_in_status(status, "Uid"), "1000\t1001\t1002\t1003");
+  EXPECT_EQ(line_in_status(status, "CapEff"), "00ff");
+  EXPECT_EQ(line_in_status(status, "Groups"), "");
+  EXPECT_EQ(line_in_status(status, "Gid"), "");
+  EXPECT_EQ(number_in_status(status, "Uid"), 1000U);
+  EXPECT_EQ(number_in_status(status, "Tgid"), 4711U);
+  EXPECT_FALSE(number_in_status(status, "Groups"));
+  EXPECT_FALSE(number_in_status("", "Uid"));
+}
+
 TEST(ProcessStart, TellsWhoWaitsForADiskFromWhoRuns) {
   EXPECT_TRUE(waits_for_disk_in_stat(stat_of('D', 1)));
   for (const char state : {'S', 'R', 'T'}) EXPECT_FALSE(waits_for_disk_in_stat(stat_of(state, 1))) << state;

@@ -19,11 +19,20 @@ namespace inductorfs {
 /// same text.
 [[nodiscard]] std::optional<uint64_t> ticks_in_stat(std::string_view stat);
 
+/// The same of the process, or thread, alone.
+[[nodiscard]] std::optional<uint64_t> own_ticks_in_stat(std::string_view stat);
+
 /// Says whether the thread waits for a disk, from the text of its /proc/PID/task/TID/stat.
 [[nodiscard]] bool waits_for_disk_in_stat(std::string_view stat);
 
 /// Says whether the process has ended and only its parent has not looked yet (a zombie), from the same text. A process
 /// whose first thread has ended before others is none.
 [[nodiscard]] bool is_ended_in_stat(std::string_view stat);
+
+/// Returns what the text of a /proc/PID/status says of `name`, without the blanks in front of it; empty when it says
+/// nothing. What "Name" says is no other line, whatever the process calls itself: the kernel escapes line ends.
+[[nodiscard]] std::string_view line_in_status(std::string_view status, std::string_view name);
+/// Returns the number that this begins with.
+[[nodiscard]] std::optional<uint64_t> number_in_status(std::string_view status, std::string_view name);
 
 }  // namespace inductorfs

@@ -219,19 +219,15 @@ bool ProcReader::has_our_numbers(pid_t pid) const {
 std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
   std::array<char, kStatLimit> buffer;
   const std::string_view text = read_once(path(pid, "status"), buffer);
-  const auto line = [text](std::string_view label) {
-    const size_t at = text.find(label);
-    if (at == std::string_view::npos) return std::string_view();
-    const std::string_view rest = text.substr(at + label.size());
-    return rest.substr(0, rest.find('\n'));
-  };
   constexpr int kHex = 16;
   FileUser found;
   const auto number = [](std::string_view words, auto& out) {
     return parse_number(words.substr(0, words.find_first_of("\t ")), out);
   };
-  if (!number(line("\nUid:\t"), found.user) || !number(line("\nGid:\t"), found.group)) return std::nullopt;
-  std::string_view groups = line("\nGroups:\t");
+  if (!number(line_in_status(text, "Uid"), found.user) || !number(line_in_status(text, "Gid"), found.group)) {
+    return std::nullopt;
+  }
+  std::string_view groups = line_in_status(text, "Groups");
   // Of very many groups the last one may be cut in the middle of its number.
   if (groups.data() + groups.size() == text.data() + text.size()) groups = groups.substr(0, groups.rfind(' ') + 1);
   for (std::string_view rest = groups; !rest.empty();) {
@@ -242,7 +238,7 @@ std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
   // In a user namespace of its own a capability counts for that namespace's files alone.
   uint64_t capabilities = 0;
   const bool is_ours = read_link(path(pid, "ns/user")) == read_link("/proc/self/ns/user") || has_our_numbers(pid);
-  if (is_ours && parse_number(line("\nCapEff:\t"), capabilities, kHex)) {
+  if (is_ours && parse_number(line_in_status(text, "CapEff"), capabilities, kHex)) {
     found.reads_all = (capabilities & (uint64_t{1} << CAP_DAC_OVERRIDE | uint64_t{1} << CAP_DAC_READ_SEARCH)) != 0;
   }
   return found;
@@ -283,13 +279,8 @@ std::optional<ProcessStat> ProcReader::stat_of(pid_t pid) const {
 std::optional<pid_t> ProcReader::process_of(pid_t tid) const {
   std::array<char, kStatLimit> buffer;
   const std::string_view text = read_once(path(tid, "status"), buffer);
-  constexpr std::string_view kLabel = "\nTgid:\t";
-  const size_t at = text.find(kLabel);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = text.substr(at + kLabel.size());
-  pid_t pid = 0;
-  if (!parse_number(rest.substr(0, rest.find('\n')), pid) || pid <= 0) return std::nullopt;
-  return pid;
+  const auto pid = number_in_status(text, "Tgid");
+  return pid && *pid > 0 ? std::optional(static_cast<pid_t>(*pid)) : std::nullopt;
 }
 
 std::string ProcReader::space_of(pid_t pid) const { return read_link(path(pid, "ns/mnt")); }

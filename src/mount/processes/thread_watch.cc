@@ -3,35 +3,15 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
-#include <string_view>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
-#include "inductorfs/base/number.h"
+#include "inductorfs/base/process_start.h"
 
 namespace inductorfs::mount {
 namespace {
 
 constexpr uint64_t kProcLimit = 16384;
-// Fields of /proc/PID/stat behind the name, counted from the state as 0 (proc_pid_stat(5): 14 and 15).
-constexpr int kUserTicks = 11;
-constexpr int kSystemTicks = 12;
-
-uint64_t number_at(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
-  return leading_number<uint64_t>(text);
-}
-
-uint64_t field(std::string_view text, int index) {
-  for (; index > 0; --index) text.remove_prefix(std::min(text.find(' ', 1), text.size()));
-  return number_at(text);
-}
-
-uint64_t labelled(std::string_view text, std::string_view label) {
-  const size_t at = text.find(label);
-  return at == std::string_view::npos ? 0 : number_at(text.substr(at + label.size()));
-}
 
 }  // namespace
 
@@ -39,16 +19,13 @@ ThreadSigns signs_of(pid_t thread) {
   const std::string directory = "/proc/self/task/" + std::to_string(thread);
   ThreadSigns signs;
   if (const Result<std::string> stat = read_file(AT_FDCWD, directory + "/stat", kProcLimit)) {
-    const size_t name_end = stat->rfind(") ");  // the name may hold anything
-    if (name_end != std::string::npos) {
-      const std::string_view fields = std::string_view(*stat).substr(name_end + 1);
-      signs.waits_in_kernel = fields.starts_with(" D");
-      signs.ticks = field(fields, kUserTicks) + field(fields, kSystemTicks);
-    }
+    signs.waits_in_kernel = waits_for_disk_in_stat(*stat);
+    signs.ticks = own_ticks_in_stat(*stat).value_or(0);
   }
   if (const Result<std::string> status = read_file(AT_FDCWD, directory + "/status", kProcLimit)) {
-    signs.switches =
-        labelled(*status, "\nvoluntary_ctxt_switches:") + labelled(*status, "\nnonvoluntary_ctxt_switches:");
+    for (const char* const kind : {"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"}) {
+      signs.switches += number_in_status(*status, kind).value_or(0);
+    }
   }
   return signs;
 }

@@ -15,7 +15,6 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/fingerprint/libstdcxx.h"
 #include "inductorfs/fingerprint/variables.h"
-#include "inductorfs/host/host.h"
 #include "inductorfs/host/place_reader.h"
 #include "libraries.h"
 
@@ -146,6 +145,8 @@ std::vector<std::string> listing(const std::string& directory) {
   return paths;
 }
 
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
 bool is_folder(const std::string& path) {
   struct stat found {};
   return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
@@ -203,6 +204,20 @@ FactsChange change_of(const Fingerprint& before, const Fingerprint& now, bool ke
     change.texts.push_back(name + ": " + shortened(old_lines) + " -> " + shortened(new_lines));
   }
   return change;
+}
+
+std::string package_of(const Fact& fact) {
+  return fact.source.starts_with('/') && is_there(fact.source + "/__init__.py") ? fact.source : std::string();
+}
+
+std::string interpreter_of(const Fingerprint& facts) {
+  for (const Facet facet : {Facet::kPython, Facet::kTorch, Facet::kTriton}) {
+    const Fact& fact = facts.get(facet);
+    // A fact "no torch" was read from the interpreter too.
+    const bool program = fact.source.starts_with('/') && ::access(fact.source.c_str(), X_OK) == 0;
+    if (program && !is_there(fact.source + "/.")) return fact.source;
+  }
+  return {};
 }
 
 Places places_of(const Fingerprint& facts) {

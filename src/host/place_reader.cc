@@ -18,7 +18,6 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/fingerprint/trust.h"
-#include "inductorfs/host/host.h"
 #include "inductorfs/host/package_watch.h"
 #include "libraries.h"
 

@@ -63,6 +63,10 @@ struct PrivateFamily {
 /// `reader` looks at the places of the facts, now and whenever a soname is looked for.
 [[nodiscard]] layout::HostLimits limits_of(const fingerprint::Fingerprint& facts, const PlaceReader& reader = {});
 
+/// Returns the x86-64 level (1 to 4) that these CPU flags reach, as the psABI defines it; 0 when they name no x86-64
+/// CPU.
+[[nodiscard]] unsigned x86_level(std::string_view flags);
+
 /// A set of facts and what follows from them: the environment of the mountpoint, or of the cache roots that share with
 /// the same users. Immutable after construction.
 class HostState final : public vfs::RootEnvironment {
@@ -198,15 +202,5 @@ class ThisHost final : public vfs::Host {
   mutable Guarded<std::array<RecentJob, kRecentJobs>> expected_;
   std::function<void()> new_scopes_ = [] {};
 };
-
-// ---- what facts say
-
-/// Returns the x86-64 level (1 to 4) that these CPU flags reach, as the psABI defines it; 0 when they name no x86-64
-/// CPU.
-[[nodiscard]] unsigned x86_level(std::string_view flags);
-/// Returns the folder of torch or Triton that a fact was read from; empty when it is not on this host.
-[[nodiscard]] std::string package_of(const fingerprint::Fact& fact);
-/// Returns the interpreter that the facts were read from; empty when it is not on this host.
-[[nodiscard]] std::string interpreter_of(const fingerprint::Fingerprint& facts);
 
 }  // namespace inductorfs::host

@@ -74,6 +74,10 @@ struct Places {
   std::vector<std::string> sites;     ///< folders that packages are installed in
   std::vector<std::string> files;     ///< interpreter, compiler, the loader's cache
 };
+/// Returns the folder of torch or Triton that a fact was read from; empty when it is not on this host.
+[[nodiscard]] std::string package_of(const fingerprint::Fact& fact);
+/// Returns the interpreter that the facts were read from; empty when it is not on this host.
+[[nodiscard]] std::string interpreter_of(const fingerprint::Fingerprint& facts);
 [[nodiscard]] Places places_of(const fingerprint::Fingerprint& facts);
 /// Returns a text that changes with the driver, the devices or MIG, or the packages' folders. A timer compares it
 /// before it asks the device itself, which makes a CUDA context. `proc` is "/proc".

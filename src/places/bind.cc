@@ -47,12 +47,6 @@ Result<Covered> open_covered(const std::string& path) {
   return found;
 }
 
-const MountEntry* find_bind(const std::vector<MountEntry>& table, const BindId& id) {
-  const MountEntry* const entry = id.mount == 0 ? nullptr : find_mount_by_id(table, id.mount);
-  const bool same = entry != nullptr && entry->is_ours() && entry->device == id.device && entry->root != "/";
-  return same ? entry : nullptr;
-}
-
 Result<void> detach(const Fd& mount_root) {
   // Lazily, as the descriptor itself is in the way otherwise; without other users it is gone when that is closed.
   if (::umount2(through_descriptor(mount_root).c_str(), MNT_DETACH) != 0) return fail_errno("umount");

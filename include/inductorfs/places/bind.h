@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
@@ -33,8 +32,6 @@ struct Covered {
 /// Opens what the mount at `path` covers. Asks nothing of that mount. kNotPermitted for an ordinary user.
 [[nodiscard]] Result<Covered> open_covered(const std::string& path);
 
-/// Returns the bind mount, wherever its directory is now, or nullptr when it is gone.
-[[nodiscard]] const MountEntry* find_bind(const std::vector<MountEntry>& table, const BindId& id);
 /// Detaches the mount whose root this descriptor is.
 [[nodiscard]] Result<void> detach(const Fd& mount_root);
 /// Detaches the mount that has this entry's number, and never another one that is at its path.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "inductorfs/base/counters.h"
+#include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "inductorfs/vfs/operations.h"
@@ -23,13 +24,17 @@ struct EndSession {
   void operator()(fuse_session* session) const noexcept;
 };
 
-/// The state that all requests of one session share. A lookup that is still pending holds a reference, so that
-/// libfuse's session outlives its answer. A request takes no lock of ours here. Safe for concurrent use.
+/// The device of one session, with all that is read from it and written to it, and what its requests share. A lookup
+/// that is still pending holds a reference, so that libfuse's session outlives its answer. A request takes no lock of
+/// ours here. Safe for concurrent use.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   /// `own` is set when the session owns the region itself.
   Channel(const vfs::Operations& operations, Counters& counters, const takeover::Region* region,
           std::optional<takeover::Region> own);
+
+  /// Opens libfuse's session on the device, which belongs to the channel from then on.
+  [[nodiscard]] Result<void> open_session(Fd device);
 
   [[nodiscard]] const vfs::Operations& operations() const { return operations_; }
 
@@ -69,7 +74,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   takeover::Page& page;
   takeover::RequestSlots slots;
 
-  /// Owns the device, and closes it when it is destroyed.
+  /// Of open_session(). Owns the device, and closes it when it is destroyed.
   std::unique_ptr<fuse_session, EndSession> session;
 
  private:

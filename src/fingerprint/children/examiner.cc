@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/fingerprint/examiner.h"
 
-#include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <deque>
 #include <list>
 #include <map>
@@ -27,7 +22,6 @@
 #include "fingerprint/children/examiner_child.h"
 #include "fingerprint/processes/look_messages.h"
 #include "inductorfs/base/message.h"
-#include "inductorfs/base/own_user.h"
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/codec/digest.h"
 
@@ -49,19 +43,12 @@ constexpr size_t kTakenAtOnce = 256;
 constexpr size_t kHeldOfOne = 128;
 constexpr size_t kKnownOfOne = 1024;
 constexpr size_t kKnown = 16384;
-/// Of a child: what a user chose is parsed there.
-constexpr uint64_t kMemory = uint64_t{512} << 20;
 /// For whom a task counts that is about no process.
 constexpr uid_t kNobody = static_cast<uid_t>(-1);
 /// Where the kernel has no pidfd (before Linux 5.3).
 constexpr Milliseconds kReapStep{10};
 /// The child that has a package read is there to say that it was not read in time.
 constexpr Milliseconds kToSaySo{3000};
-/// A child has these to open what it looks at and become its user, and these to have a package read as its user.
-constexpr int kToLook[] = {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID};
-constexpr int kToRead[] = {
-    CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID, CAP_KILL,
-};
 /// After a fork for which there was no room.
 constexpr Milliseconds kForkAgain{50};
 
@@ -117,16 +104,6 @@ void answer(int connection, std::string_view line) {
   // The other end has room for one line of a look, and nobody waits for it if it has none.
   const std::string text = std::string(line) + "\n";
   (void)::send(connection, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-void limit_memory([[maybe_unused]] uint64_t bytes) {
-  // Best effort, both.
-#ifndef INDUCTORFS_SANITIZED
-  const rlimit memory{bytes, bytes};
-  if (bytes > 0) (void)::setrlimit(RLIMIT_DATA, &memory);
-#endif
-  const rlimit no_core{0, 0};
-  (void)::setrlimit(RLIMIT_CORE, &no_core);
 }
 
 /// One thread that never blocks; what may block is a child's.
@@ -387,29 +364,11 @@ bool Examiner::start(Asked& asked) {
 void Examiner::be_child(const Asked& asked) {
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != pid_) ::_exit(1);  // it ended before that
-  (void)::prctl(PR_SET_NAME, "inductorfs-look");
-  if (!options_.only_tasks) {
-    const Fd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));  // before any program, and the examiner
-    (void)!::write(score.get(), "1000", 4);
-  }
   close_others(asked);
-  const Ask ask = asked.question.ask;
-  const auto task = ask == Ask::kTask ? options_.tasks.find(asked.question.task) : options_.tasks.end();
-  // A change of its users takes PR_SET_PDEATHSIG back (setfsuid(2)), and then nobody would end it.
-  if (options_.only_tasks) (void)::alarm(static_cast<unsigned>(task->second.deadline / std::chrono::seconds(1)) + 1);
-  std::span<const int> rights = ask == Ask::kPackage ? std::span<const int>(kToRead) : kToLook;
-  if (task != options_.tasks.end()) rights = task->second.capabilities;
-  if (!keep_capabilities(rights)) ::_exit(1);
-  limit_memory(task == options_.tasks.end() ? kMemory : task->second.memory);
-  (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
-  const bool only_reads = task != options_.tasks.end() && task->second.only_reads;
-  if (only_reads && options_.reading && !options_.reading->apply()) {
-    (void)::fputs("inductorfs: no process is looked at: its filter of system calls was refused\n", stderr);
-    ::_exit(1);
-  }
+  ExaminerChild child(options_, reader_, secret_);
+  child.limit_to(asked.question);
   std::shared_ptr<const Fd> memory;
   const Holding* const held = holding(asked.question);
-  ExaminerChild child(options_, reader_, secret_);
   std::string line = child.answer({asked.question, asked.further.get(), asked.whose.first, asked.reader, asked.root,
                                    held == nullptr ? nullptr : held->held},
                                   memory);

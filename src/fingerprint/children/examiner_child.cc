@@ -1,17 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fingerprint/children/examiner_child.h"
 
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <utility>
 
+#include "fingerprint/common/child.h"
 #include "fingerprint/processes/opened_process.h"
+#include "inductorfs/base/own_user.h"
+#include "inductorfs/base/sanitized.h"
 
 namespace inductorfs::fingerprint {
 namespace {
+
+/// What a user chose is parsed in this much.
+constexpr uint64_t kMemory = uint64_t{512} << 20;
+/// To open what it looks at and become its user, and to have a package read as its user.
+constexpr int kToLook[] = {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID};
+constexpr int kToRead[] = {
+    CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SETUID, CAP_SETGID, CAP_KILL,
+};
+
+void limit_memory([[maybe_unused]] uint64_t bytes) {
+  // Best effort, both.
+#ifndef INDUCTORFS_SANITIZED
+  const rlimit memory{bytes, bytes};
+  if (bytes > 0) (void)::setrlimit(RLIMIT_DATA, &memory);
+#endif
+  const rlimit no_core{0, 0};
+  (void)::setrlimit(RLIMIT_CORE, &no_core);
+}
 
 /// Whether others of this mount's examiners have said it of the process, and nobody else. Who parses it is its user.
 bool is_told(const Process& process, const std::string& key) {
@@ -23,6 +49,24 @@ bool is_told(const Process& process, const std::string& key) {
 }
 
 }  // namespace
+
+void ExaminerChild::limit_to(const Question& question) const {
+  (void)::prctl(PR_SET_NAME, "inductorfs-look");
+  if (!options_.only_tasks) go_first();
+  const auto task = question.ask == Ask::kTask ? options_.tasks.find(question.task) : options_.tasks.end();
+  // A change of its users takes PR_SET_PDEATHSIG back (setfsuid(2)), and then nobody would end it.
+  if (options_.only_tasks) (void)::alarm(static_cast<unsigned>(task->second.deadline / std::chrono::seconds(1)) + 1);
+  std::span<const int> rights = question.ask == Ask::kPackage ? std::span<const int>(kToRead) : kToLook;
+  if (task != options_.tasks.end()) rights = task->second.capabilities;
+  if (!keep_capabilities(rights)) ::_exit(EXIT_FAILURE);
+  limit_memory(task == options_.tasks.end() ? kMemory : task->second.memory);
+  (void)::signal(SIGPIPE, SIG_IGN);  // whoever asked may have gone
+  const bool only_reads = task != options_.tasks.end() && task->second.only_reads;
+  if (only_reads && options_.reading && !options_.reading->apply()) {
+    (void)::fputs("inductorfs: no process is looked at: its filter of system calls was refused\n", stderr);
+    ::_exit(EXIT_FAILURE);
+  }
+}
 
 std::string ExaminerChild::answer(const Errand& errand, std::shared_ptr<const Fd>& memory) {
   const Process& process = errand.question.process;

@@ -28,6 +28,9 @@ class ExaminerChild {
   ExaminerChild(const ExaminerOptions& options, const ProcReader& reader, SealSecret secret)
       : options_(options), reader_(reader), secret_(std::move(secret)) {}
 
+  /// Leaves this process the rights, the memory and the system calls that it takes to answer the question, and has the
+  /// OOM killer take it before any program. Ends it where that is refused.
+  void limit_to(const Question& question) const;
   /// Returns a line without its end. `memory` goes along with it.
   [[nodiscard]] std::string answer(const Errand& errand, std::shared_ptr<const Fd>& memory);
 

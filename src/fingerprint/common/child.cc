@@ -77,15 +77,6 @@ void reset_signals() {
   require(sigprocmask(SIG_SETMASK, &none, nullptr) == 0);
 }
 
-/// Has the OOM killer take this process before the one that started it, whose score it has inherited. A process may
-/// always raise its score. Best effort: /proc may be absent.
-void go_first() {
-  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  (void)!write(file, kOomScore.data(), kOomScore.size());
-  (void)close(file);
-}
-
 void arrange_descriptors(const Launch& launch) {
   // Above all that is used below, so that no dup2 overwrites what a later one needs.
   const int out = fcntl(launch.out, F_DUPFD, kChildDescriptor + 1);
@@ -301,6 +292,13 @@ Result<void> await_exec(const Fd& report, const Patience& patience, const std::s
 }
 
 }  // namespace
+
+void go_first() {
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  (void)!write(file, kOomScore.data(), kOomScore.size());
+  (void)close(file);
+}
 
 std::string program_file(const std::string& name) {
   std::error_code error;

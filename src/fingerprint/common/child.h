@@ -48,6 +48,10 @@ inline constexpr Milliseconds kCancelStep{100};
 [[nodiscard]] Result<ChildAnswer> run_child(const std::vector<std::string>& command, Milliseconds deadline,
                                             const ChildOptions& options = {});
 
+/// Has the OOM killer take this process before the one that started it, whose score it has inherited. A process may
+/// always raise its score. Best effort: /proc may be absent.
+void go_first();
+
 /// Returns the absolute path of a program's file, as a shell would find it in PATH; empty when there is none.
 [[nodiscard]] std::string program_file(const std::string& name);
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/mount/examiner_command.h"
-
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -22,6 +20,7 @@
 #include "inductorfs/host/place_reader.h"
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process.h"
+#include "inductorfs/mount/process_commands.h"
 #include "inductorfs/supervisor/protocol.h"
 #include "mount/processes/asked_processes.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/mount/worker_command.h"
-
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
@@ -25,6 +23,7 @@
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/requests.h"
 #include "inductorfs/mount/process.h"
+#include "inductorfs/mount/process_commands.h"
 #include "inductorfs/mount/supervision.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/supervisor/protocol.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/result.h"
@@ -11,6 +12,7 @@
 #include "inductorfs/config/settings.h"
 #include "inductorfs/layout/selection.h"
 #include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/server_examination.h"
 
 /// What an operator asks of all mounts of a cluster: `inductorfs nodes`, `freeze` and `purge`.
 namespace inductorfs::mount {
@@ -38,6 +40,10 @@ struct ClusterRequest {
 [[nodiscard]] Result<config::Json> run_cluster_request(remote::Index& index, remote::Operators& cluster,
                                                        const ClusterRequest& request,
                                                        const std::function<bool()>& cancelled);
+
+/// Looks at the server of --remote, or the masters of its cluster, as remote::examine_servers() does, with the secrets
+/// that these settings name. Blocks for a few seconds at most.
+[[nodiscard]] Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings);
 
 /// Opens the cluster that these settings name, for a command. `client` is the name that the server lists. kInvalid when
 /// the settings, or the server, are wrong; kUnavailable when no server answers now. `counters` must outlive the remote.

@@ -3,9 +3,7 @@
 #include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/fingerprint/writers.h"
 #include "inductorfs/host/place_reader.h"
-#include "inductorfs/mount/examiner_command.h"
-#include "inductorfs/mount/mounter_command.h"
-#include "inductorfs/mount/worker_command.h"
+#include "inductorfs/mount/process_commands.h"
 
 /// The commands that processes of ours start.
 namespace inductorfs::cli {

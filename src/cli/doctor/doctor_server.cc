@@ -5,7 +5,7 @@
 #include "inductorfs/base/number.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
-#include "inductorfs/mount/server.h"
+#include "inductorfs/mount/cluster_control.h"
 
 namespace inductorfs::cli {
 namespace {

@@ -33,6 +33,7 @@ namespace {
 constexpr Milliseconds kAskPatience{5'000};
 /// A million entries take about a minute.
 constexpr Milliseconds kScopePatience{600'000};
+constexpr Milliseconds kExaminePatience{10'000};
 constexpr Milliseconds kAcknowledgePause{500};
 constexpr size_t kOrderIdBytes = 8;
 /// Other operators who order at the same time.
@@ -321,6 +322,13 @@ Result<Json> run_cluster_request(Index& index, Operators& cluster, const Cluster
   if (request.kind != Kind::kNodes) return at_one_server(index, cluster, request, cancelled);
   INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
   return Json::object({{"nodes", std::move(nodes)}});
+}
+
+Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings) {
+  const remote::RemoteOptions options = remote_options(settings, "inductorfs-doctor");
+  auto found = remote::examine_servers(options, Deadline::after(kExaminePatience));
+  if (!found) return fail(std::move(found).error().with_context(log::redact_url(settings.remote)));
+  return found;
 }
 
 Result<remote::Remote> open_cluster(const config::Settings& settings, Counters& counters, const std::string& client) {

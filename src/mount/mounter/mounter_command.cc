@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inductorfs/mount/mounter_command.h"
-
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
@@ -27,6 +25,7 @@
 #include "inductorfs/fingerprint/examiner.h"
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/mount/process.h"
+#include "inductorfs/mount/process_commands.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/sweep.h"

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 
-
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/process_start.h"

@@ -13,7 +13,6 @@
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/own_mounts.h"
 #include "inductorfs/supervisor/protocol.h"
-#include "mount/drain.h"
 #include "mount/processes/asked_processes.h"
 #include "mount/processes/secrets.h"
 #include "mount/processes/store_place.h"
@@ -34,6 +33,8 @@ constexpr Milliseconds kAnnouncePatience{1000};
 constexpr Milliseconds kSecretPatience{5000};
 /// For places of users' file systems, which the start does not wait for longer.
 constexpr Milliseconds kPlacesPatience{20'000};
+/// How often it is asked, while the last groups are published, whether to hurry.
+constexpr Milliseconds kDrainSlice{100};
 /// From one worker's start until it ends for a damaged catalog.
 constexpr Milliseconds kRenewRest{60'000};
 
@@ -49,6 +50,18 @@ host::HostWatchOptions watch_options(const config::Settings& settings, const std
     options.learned = noted->learned;
   }
   return options;
+}
+
+/// The last reason why not all has gone; nothing when all has.
+Result<void> publish_all(Layers& layers, Deadline deadline, const std::function<bool()>& cancelled) {
+  while (true) {
+    // The first slice has begun before the deadline is looked at: an empty queue is always seen as such.
+    Result<void> done = layers.file_system->sync(deadline.earlier(kDrainSlice));
+    if (done || deadline.passed() || cancelled()) return done;
+    if (done.error().code() == ErrorCode::kNoSpace || done.error().code() == ErrorCode::kBusy) return done;
+    // Away: whatever is waited for will not come in a time that an end may take.
+    if (!layers.remote.operators->health().reachable || layers.catalog->frozen()) return done;
+  }
 }
 
 }  // namespace
@@ -203,7 +216,20 @@ void Service::stop_threads() {
 }
 
 void Service::drain(Deadline deadline, const std::function<bool()>& cancelled) {
-  if (threads_started_ && !settings_.remote.empty()) mount::drain(*layers_, deadline, cancelled);
+  if (!threads_started_ || settings_.remote.empty()) return;
+  const SteadyTime begin = std::chrono::steady_clock::now();
+  const uint64_t queued_before = layers_->catalog->status().queued;
+  const Result<void> done = publish_all(*layers_, deadline, cancelled);
+  const auto took = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begin);
+  const catalog::CatalogStatus after = layers_->catalog->status();
+  const uint64_t unsealed = layers_->file_system->inspection().status().unsealed;
+  const uint64_t gone = queued_before > after.queued ? queued_before - after.queued : 0;
+  log::info("mount.drained", {{"groups", gone}, {"ms", static_cast<int64_t>(took.count())}, {"all", done.has_value()}});
+  if (done) return;
+  log::warning("mount.left_queued", {{"groups", after.queued},
+                                     {"unsealed", unsealed},
+                                     {"why", done.error().what()},
+                                     {"action", "published after the next mount"}});
 }
 
 Result<void> Service::mount() {

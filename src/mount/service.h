@@ -68,7 +68,9 @@ class Service {
   /// What the process ends with then.
   [[nodiscard]] int hand_over_code() const;
 
-  /// Publishes what is queued, as far as that gets (drain.h). To be called between the unmount and stop().
+  /// Publishes, between the unmount and stop(), what is written, as far as that gets before the deadline or until
+  /// `cancelled`. The log says what was published (mount.drained) and what stays in the durable queue for the next
+  /// mount (mount.left_queued). Returns at once when the cluster is away.
   void drain(Deadline deadline, const std::function<bool()>& cancelled);
 
   /// Asks the host watch whether the facts of this host have changed; returns at once.

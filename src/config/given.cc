@@ -117,10 +117,8 @@ Result<std::vector<GivenValues>> given_by(const std::map<std::string, std::strin
     std::vector<std::string> values{text};
     if (option.kind == Option::Kind::kList) {
       values.clear();
-      for (size_t at = 0; at < text.size();) {
-        const size_t end = std::min(text.find(',', at), text.size());
-        if (end > at) values.push_back(text.substr(at, end - at));
-        at = end + 1;
+      for (const std::string_view item : parts_of(text, ',')) {
+        if (!item.empty()) values.emplace_back(item);
       }
     }
     const bool is_switch = option.kind == Option::Kind::kSwitch || option.kind == Option::Kind::kToggle;

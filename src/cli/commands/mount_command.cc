@@ -8,6 +8,7 @@
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
 #include "cli/common/mount_arguments.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/mount/launch.h"
 #include "inductorfs/mount/layers.h"
@@ -63,10 +64,8 @@ int mount_with(config::Settings settings) {
   if (forked->child) ::_exit(launch_or_report(settings, std::move(forked->readiness)));
   const Result<std::string> ready = mount::await_ready(*forked, settings.start_timeout, mount::log_path(settings));
   if (ready) {
-    for (size_t at = 0; at < ready->size();) {
-      const size_t end = std::min(ready->find('\n', at), ready->size());
-      (void)::fputs(mount::warning_line(ready->substr(at, end - at)).c_str(), stderr);
-      at = end + 1;
+    for (const std::string_view line : parts_of(*ready, '\n')) {
+      (void)::fputs(mount::warning_line(std::string(line)).c_str(), stderr);
     }
     const std::string warning = session_end_warning();
     if (!warning.empty()) (void)::fputs(mount::warning_line(warning).c_str(), stderr);

@@ -87,21 +87,15 @@ struct Shown {
   std::vector<config::Also> also;
 };
 
-/// Not as it is printed: a path.
-std::string bytes_at(const Json& object, const char* name) {
-  const auto at = object.find(name);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
-
 std::optional<Shown> ask_where(const std::string& socket) {
   const Result<std::string> answer = control::ask(socket, control::where_request(), Deadline::after(kWherePatience));
   const Result<std::string> result = answer ? control::parse_answer(*answer) : answer;
   if (!result) return std::nullopt;
   const Json where = config::from_text(*result);
-  Shown shown{socket, bytes_at(where, "mountpoint"), {}};
+  Shown shown{socket, config::lines_at(where, "mountpoint"), {}};
   if (shown.mountpoint.empty()) return std::nullopt;
   for (const Json& item : config::part_of(where, "also")) {
-    shown.also.push_back({bytes_at(item, "name"), bytes_at(item, "path")});
+    shown.also.push_back({config::lines_at(item, "name"), config::lines_at(item, "path")});
   }
   return shown;
 }

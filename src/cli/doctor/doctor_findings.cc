@@ -10,6 +10,7 @@
 
 #include "cli/common/shell_word.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
@@ -221,10 +222,8 @@ Diagnosis finding_of_device(const std::string& path) {
 }
 
 Diagnosis finding_of_helper(const std::string& search) {
-  for (size_t at = 0; at < search.size();) {
-    const size_t end = std::min(search.find(':', at), search.size());
-    const std::string program = search.substr(at, end - at) + "/fusermount3";
-    at = end + 1;
+  for (const std::string_view directory : parts_of(search, ':')) {
+    const std::string program = std::string(directory) + "/fusermount3";
     struct stat status {};
     if (::stat(program.c_str(), &status) != 0) continue;
     if ((status.st_mode & S_ISUID) != 0 && status.st_uid == 0)

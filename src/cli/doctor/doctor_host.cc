@@ -108,22 +108,17 @@ Diagnosis finding_of_kernel(const std::string& release) {
 std::optional<Diagnosis> finding_of_allow_other(bool wanted, uid_t user, const std::string& configuration) {
   if (!wanted || user == 0) return std::nullopt;
   const std::string text = read_regular(configuration, kFileLimit).value_or("");
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (text.substr(at, end - at).starts_with("user_allow_other")) {
+  for (const std::string_view line : parts_of(text, '\n')) {
+    if (line.starts_with("user_allow_other")) {
       return Diagnosis{Kind::kGood, configuration + " lets users mount with --allow-other", {}};
     }
-    at = end + 1;
   }
   return Diagnosis{Kind::kBad, configuration + " does not let users mount with --allow-other",
                    "as root: echo user_allow_other >> " + configuration + "; or mount with --no-allow-other"};
 }
 
 std::optional<Diagnosis> finding_of_propagation(const std::string& table, const std::string& mountpoint) {
-  for (size_t at = 0; at < table.size();) {
-    const size_t end = std::min(table.find('\n', at), table.size());
-    const std::string line = table.substr(at, end - at);
-    at = end + 1;
+  for (const std::string_view line : parts_of(table, '\n')) {
     if (line.find(" - fuse.inductorfs ") == std::string::npos ||
         line.find(" " + mountpoint + " ") == std::string::npos) {
       continue;

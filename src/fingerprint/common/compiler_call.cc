@@ -33,11 +33,9 @@ bool is_ccache(const std::string& program) {
 
 template <typename Accept>
 std::string first_in(const InRoot& root, const std::string& search, const std::string& name, const Accept& accept) {
-  for (size_t at = 0; at <= search.size();) {
-    const size_t end = std::min(search.find(':', at), search.size());
-    const std::string file = search.substr(at, end - at) + "/" + name;
-    if (file.starts_with('/') && end > at && root.is_program(file) && accept(file)) return file;
-    at = end + 1;
+  for (const std::string_view directory : parts_of(search, ':')) {
+    const std::string file = std::string(directory) + "/" + name;
+    if (directory.starts_with('/') && root.is_program(file) && accept(file)) return file;
   }
   return {};
 }
@@ -58,10 +56,8 @@ Result<std::vector<std::string>> words_of_command(const std::string& command) {
                 "CXX has quotes, or blanks other than a space, that are not followed" + std::string(kRemedy));
   }
   std::vector<std::string> words;
-  for (size_t at = 0; (at = command.find_first_not_of(' ', at)) != std::string::npos;) {
-    const size_t end = std::min(command.find(' ', at), command.size());
-    words.push_back(command.substr(at, end - at));
-    at = end;
+  for (const std::string_view word : parts_of(command, ' ')) {
+    if (!word.empty()) words.emplace_back(word);
   }
   return words;
 }

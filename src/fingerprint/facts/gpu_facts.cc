@@ -10,6 +10,7 @@
 #include "fingerprint/common/child.h"
 #include "fingerprint/facts/facts.h"
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -192,14 +193,11 @@ std::string driver_release(std::string_view text) {
   // and has a dot; the line of the compiler follows.
   text = text.substr(0, text.find('\n'));
   if (!text.starts_with("NVRM version:")) return {};
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
+  for (const std::string_view word : parts_of(text, ' ')) {
     if (!word.empty() && std::isdigit(static_cast<unsigned char>(word.front())) != 0 &&
         word.find('.') != std::string_view::npos) {
       return std::string(word);
     }
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return {};
 }

@@ -14,6 +14,7 @@
 #include "fingerprint/facts/facts.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/guarded.h"
+#include "inductorfs/base/text.h"
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -70,9 +71,8 @@ Result<std::string> ask_members_of(const std::string& group) {
   std::string members(fields[3]);
   std::ranges::replace(members, ',', ' ');
   INDUCTORFS_TRY_ASSIGN(const auto users, read_file(AT_FDCWD, "/etc/passwd", kPasswdLimit));
-  for (std::string_view rest = users; !rest.empty();
-       rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1)) {
-    const auto user = fields_of(rest.substr(0, rest.find('\n')));
+  for (const std::string_view line : parts_of(users, '\n')) {
+    const auto user = fields_of(line);
     if (user.size() > 3 && user[3] == group) members.append(" ").append(user[0]);
   }
   return members;

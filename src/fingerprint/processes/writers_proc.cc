@@ -86,10 +86,8 @@ std::optional<FileUser> ProcReader::user_of(pid_t pid) const {
   std::string_view groups = line_in_status(text, "Groups");
   // Of very many groups the last one may be cut in the middle of its number.
   if (groups.data() + groups.size() == text.data() + text.size()) groups = groups.substr(0, groups.rfind(' ') + 1);
-  for (std::string_view rest = groups; !rest.empty();) {
-    gid_t group = 0;
-    if (number(rest, group)) found.groups.push_back(group);
-    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  for (const std::string_view one : parts_of(groups, ' ')) {
+    if (const auto group = number_in<gid_t>(one)) found.groups.push_back(*group);
   }
   // In a user namespace of its own a capability counts for that namespace's files alone.
   uint64_t capabilities = 0;

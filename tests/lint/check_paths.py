@@ -8,8 +8,8 @@ import re
 import sys
 from pathlib import Path
 
-OWN = {"src/vfs/tree/local_tree.h", "src/vfs/tree/local_tree.cc", "src/vfs/tree/local_names.cc", "src/vfs/tree/held_parent.cc",
-       "src/vfs/tree/file_owner.cc"}
+OWN = {"src/vfs/disk/local_tree.h", "src/vfs/disk/local_tree.cc", "src/vfs/disk/local_names.cc", "src/vfs/disk/held_parent.cc",
+       "src/vfs/disk/file_owner.cc"}
 READS_PROC = {"src/vfs/nodes/key_directory.cc", "src/vfs/nodes/work_watch.cc"}
 # Names that no member function has, and those of the C library, which are written with ::.
 AT = r"(?:::)?(?:openat2?|unlinkat|renameat2?|linkat|fstatat|statx|mkdirat|symlinkat|readlinkat|fchownat|fchmodat2?|utimensat|futimesat" \
@@ -44,7 +44,7 @@ def offences_of(name, text):
             of_proc = PROC.match(arguments) or (name in READS_PROC and call in ("open", "read_file", "std::filesystem"))
             if call not in TWO_PATHS and (is_held or of_proc):
                 continue
-            yield f"{name}:{number}: {call} by a path; vfs/tree/local_tree.h has the calls, or add one there"
+            yield f"{name}:{number}: {call} by a path; vfs/disk/local_tree.h has the calls, or add one there"
 
 
 def check(root):

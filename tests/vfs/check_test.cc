@@ -11,7 +11,7 @@
 #include "inductorfs/vfs/view_check.h"
 #include "support/directory_image.h"
 #include "support/temporary_directory.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::testing {
 namespace {

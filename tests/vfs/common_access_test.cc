@@ -6,8 +6,8 @@
 #include <string>
 
 #include "support/lacks.h"
+#include "vfs/disk/file_owner.h"
 #include "vfs/host.h"
-#include "vfs/tree/file_owner.h"
 
 namespace inductorfs::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -19,8 +19,8 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "support/temporary_directory.h"
+#include "vfs/disk/early_copy.h"
 #include "vfs/failing_attributes.h"
-#include "vfs/tree/early_copy.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "inductorfs/base/handle.h"
+#include "vfs/disk/local_tree.h"
 #include "vfs/failing_attributes.h"
 #include "vfs/host.h"
-#include "vfs/tree/local_tree.h"
 #include "vfs/wipe.h"
 
 namespace inductorfs::testing {

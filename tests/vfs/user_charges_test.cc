@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/user_charges.h"
+#include "vfs/disk/user_charges.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@
 
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
+#include "vfs/disk/early_copy.h"
+#include "vfs/disk/local_tree.h"
 #include "vfs/host.h"
-#include "vfs/tree/early_copy.h"
-#include "vfs/tree/local_tree.h"
 
 namespace inductorfs::testing {
 namespace {

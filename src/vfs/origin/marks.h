@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "inductorfs/base/guarded.h"
+#include "vfs/disk/makers.h"
 #include "vfs/nodes/provenance.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/tree/context.h"
-#include "vfs/tree/makers.h"
 
 namespace inductorfs::vfs {
 

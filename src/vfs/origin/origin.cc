@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "inductorfs/layout/layout.h"
+#include "vfs/disk/makers.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/makers.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
 

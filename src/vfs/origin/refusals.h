@@ -9,7 +9,7 @@
 
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/guarded.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 

@@ -12,8 +12,8 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/fingerprint/trust.h"
+#include "vfs/disk/makers.h"
 #include "vfs/tree/context.h"
-#include "vfs/tree/makers.h"
 
 namespace inductorfs::vfs {
 

@@ -9,7 +9,7 @@
 
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/layout/layout.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"

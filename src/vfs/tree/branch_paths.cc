@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "inductorfs/layout/layout.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 namespace {

@@ -9,7 +9,7 @@
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/codec/digest.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 

@@ -13,7 +13,7 @@
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/codec/parcel.h"
 #include "inductorfs/store/blob_file.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "inductorfs/codec/digest.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 

@@ -8,7 +8,7 @@
 
 #include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/layout.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 /// What can be told from a path of the mount, or from a set of names in a directory, alone. Everything here is
 /// safe for concurrent use.

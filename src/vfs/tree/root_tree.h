@@ -14,11 +14,11 @@
 #include "inductorfs/layout/layout.h"
 #include "inductorfs/store/blob_store.h"
 #include "inductorfs/vfs/file_system.h"
+#include "vfs/disk/local_tree.h"
 #include "vfs/nodes/descriptor_cache.h"
 #include "vfs/nodes/node_table.h"
 #include "vfs/nodes/tree_state.h"
 #include "vfs/tree/common_access.h"
-#include "vfs/tree/local_tree.h"
 
 namespace inductorfs::vfs {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "vfs/disk/early_copy.h"
 #include "vfs/origin/origin.h"
 #include "vfs/read/fetcher.h"
 #include "vfs/tree/context.h"
-#include "vfs/tree/early_copy.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/sealer.h"
 

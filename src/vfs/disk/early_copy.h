@@ -8,8 +8,8 @@
 #include <string>
 
 #include "inductorfs/store/blob_file.h"
+#include "vfs/disk/local_tree.h"
 #include "vfs/nodes/node.h"
-#include "vfs/tree/local_tree.h"
 
 namespace inductorfs::vfs {
 

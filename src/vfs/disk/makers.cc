@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/makers.h"
+#include "vfs/disk/makers.h"
 
 #include <sys/stat.h>
 #include <sys/xattr.h>

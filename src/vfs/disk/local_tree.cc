@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/early_copy.h"
+#include "vfs/disk/early_copy.h"
 
 namespace inductorfs::vfs {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/user_charges.h"
+#include "vfs/disk/user_charges.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 
 #include "inductorfs/base/result.h"
 #include "inductorfs/vfs/types.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "inductorfs/base/log.h"
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 /// What LocalTree tells of whose its files are (UserCharges).
 namespace inductorfs::vfs {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/file_owner.h"
+#include "vfs/disk/file_owner.h"
 
 #include <sys/xattr.h>
 #include <unistd.h>

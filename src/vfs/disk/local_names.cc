@@ -5,7 +5,7 @@
 
 #include <climits>
 
-#include "vfs/tree/local_tree.h"
+#include "vfs/disk/local_tree.h"
 
 /// The calls of LocalTree that do what a system call of a similar name does.
 namespace inductorfs::vfs {

@@ -15,10 +15,9 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/vfs/types.h"
-#include "vfs/tree/common_access.h"
-#include "vfs/tree/file_owner.h"
-#include "vfs/tree/held_parent.h"
-#include "vfs/tree/user_charges.h"
+#include "vfs/disk/file_owner.h"
+#include "vfs/disk/held_parent.h"
+#include "vfs/disk/user_charges.h"
 
 namespace inductorfs::vfs {
 
@@ -32,7 +31,7 @@ class EarlyCopy;
 /// (files of pending Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
 /// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All
 /// paths are relative to that directory. There are regular files and directories of the daemon's own only; owners,
-/// modes and types are what vfs/tree/file_owner.h tells of them. No component of a path is ever followed if it is a
+/// modes and types are what vfs/disk/file_owner.h tells of them. No component of a path is ever followed if it is a
 /// symbolic link, and users may exchange directories for files at any time. All calls that go by a path below the
 /// directory are here (tests/lint/check_paths.py). Calls block on the local disk.
 /// Safe for concurrent use.

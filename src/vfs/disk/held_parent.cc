@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/held_parent.h"
+#include "vfs/disk/held_parent.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>

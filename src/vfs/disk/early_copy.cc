@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/tree/early_copy.h"
+#include "vfs/disk/early_copy.h"
 
 #include <atomic>
 #include <utility>

@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "inductorfs/base/fd.h"
 #include "vfs/read/branches.h"
 #include "vfs/read/root_scopes.h"
@@ -59,6 +61,24 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
   return "it stays on this host: " + std::string(Marks::kNoSign);
 }
 
+/// Without its bytes.
+std::optional<OwnFile> newest_below(const LocalTree& tree, const std::string& directory, int depth,
+                                    const std::string& name) {
+  std::optional<OwnFile> newest;
+  if (depth == 0) {
+    const std::string path = join(directory, name);
+    const auto status = tree.stat(LocalTree::view(path));
+    if (!status || !*status || !S_ISREG((*status)->st_mode)) return newest;
+    return OwnFile{path, {}, modified_ns(**status)};
+  }
+  for (const auto& item : tree.list(LocalTree::view(directory)).value_or(std::vector<LocalTree::Item>{})) {
+    if (item.type != S_IFDIR) continue;
+    auto found = newest_below(tree, join(directory, item.name), depth - 1, name);
+    if (found && (!newest || found->mtime_ns > newest->mtime_ns)) newest = std::move(found);
+  }
+  return newest;
+}
+
 }  // namespace
 
 Explanation Explainer::explain(std::string_view asked) {
@@ -102,7 +122,7 @@ Explanation Explainer::explain(std::string_view asked) {
 /// Says whether a lookup finds the directory because the cluster has entries below it.
 bool Explainer::shows_directory(const std::string& path) const {
   const auto name = layout::name_of(path);
-  return !is_any_device(path) && tree_.will_list_cluster(name) && catalog_.has_directory(name);
+  return !is_any_device(path) && known_roots_.will_list_cluster(name) && catalog_.has_directory(name);
 }
 
 /// Returns the first directory above the path that a lookup does not find; empty when it finds all of them.
@@ -232,9 +252,22 @@ void Explainer::explain_entry(Explanation& result, const catalog::KnownEntry& kn
 
 std::optional<OwnFile> Explainer::newest_own(const std::string& directory, int depth, const std::string& name,
                                              uint64_t limit) {
-  auto newest = tree_.newest_own(directory, depth, name);
+  auto newest = newest_below(disk_, directory, depth, name);
   if (newest) newest->bytes = disk_.read_file(LocalTree::view(newest->path), limit).value_or("");
   return newest;
+}
+
+bool Explainer::lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const {
+  for (size_t end = 0; end != std::string_view::npos; end = path.find('/', end + 1)) {
+    const std::string above(path.substr(0, end));
+    const auto status = disk_.stat(LocalTree::view(above));
+    if (!status || !*status || !S_ISDIR((*status)->st_mode)) return !status || !*status || !S_ISLNK((*status)->st_mode);
+    if (!above.empty() && layout::is_common_directory(above)) continue;  // as the root is
+    const bool in_group = std::ranges::find(groups, (*status)->st_gid) != groups.end();
+    const mode_t enters = (*status)->st_uid == user ? S_IXUSR : in_group ? S_IXGRP : S_IXOTH;
+    if (((*status)->st_mode & enters) == 0) return false;
+  }
+  return true;
 }
 
 FileSystemStatus Explainer::status() const {
@@ -251,11 +284,11 @@ FileSystemStatus Explainer::status() const {
   result.users_known = disk_.charges().all_counted();
   result.user_bytes = disk_.charges().limits().bytes;
   result.user_files = disk_.charges().limits().files;
-  const auto roots = tree_.roots();
+  const auto roots = known_roots_.paths();
   result.roots = roots.size();
   for (const auto& path : roots) {
     if (result.first_roots.size() == kReportedRoots) break;
-    const auto owner = tree_.owner_of(path);
+    const auto owner = known_roots_.owner_of(path);
     if (!owner) continue;
     const auto environment = environment_in(path);
     result.first_roots.push_back({shown_path(path), *owner, scopes_.shared_with(path),

@@ -25,9 +25,7 @@ class Explainer final : public Inspection, Context {
   Explanation explain(std::string_view path) override;
   std::optional<OwnFile> newest_own(const std::string& directory, int depth, const std::string& name,
                                     uint64_t limit) override;
-  bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const override {
-    return tree_.lets_in(path, user, groups);
-  }
+  bool lets_in(std::string_view path, uid_t user, std::span<const gid_t> groups) const override;
   FileSystemStatus status() const override;
 
  private:

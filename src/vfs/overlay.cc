@@ -40,13 +40,14 @@ Result<std::unique_ptr<FileSystem>> FileSystem::open(const FileSystemOptions& op
 Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const Services& services)
     : Services(services),
       options_(std::move(options)),
-      tree_(options_, std::move(disk), std::move(root), store_,
-            [this](const layout::Name& name) { return catalog_.names_changed(name); }),
+      tree_(options_, std::move(disk), std::move(root), store_),
       damage_(tree_.disk()),
-      context_{services,  options_,  tree_,   damage_,         phase_,    notifier_, scopes_, sets_,     shown_,
-               fit_,      fetcher_,  starts_, prefetch_,       views_,    parcels_,  leases_, lookup_,   branches_,
-               listings_, changes_,  marks_,  origin_,         refusals_, removal_,  sealer_, in_place_, sealing_,
-               data_,     key_sets_, names_,  branch_removal_, renames_,  stale_,    places_},
+      context_{services,  options_,        tree_,     damage_,  phase_,  shown_attributes_,
+               notifier_, scopes_,         sets_,     shown_,   fit_,    fetcher_,
+               starts_,   prefetch_,       views_,    parcels_, leases_, lookup_,
+               branches_, listings_,       changes_,  marks_,   origin_, refusals_,
+               removal_,  sealer_,         in_place_, sealing_, data_,   key_sets_,
+               names_,    branch_removal_, renames_,  stale_,   places_},
       fetcher_(cluster_blobs_, store_, counters_,
                {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
                   return fit_.check(entry, verified);
@@ -153,7 +154,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
     if (step % kDeadSetSteps == 0) key_sets_.end_dead_sets();
     if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();
-    for (const auto& root : tree_.take_left_roots()) forget_root(root);
+    for (const auto& root : context_.known_roots_.take_left()) forget_root(root);
     prefetch_.newest_wanted();
     republish_.run_if_due(stop);
   }

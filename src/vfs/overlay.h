@@ -34,6 +34,7 @@
 #include "vfs/tree/context.h"
 #include "vfs/tree/damage.h"
 #include "vfs/tree/root_tree.h"
+#include "vfs/tree/shown_attributes.h"
 #include "vfs/write/attributes.h"
 #include "vfs/write/branch_removal.h"
 #include "vfs/write/data.h"
@@ -92,6 +93,7 @@ class Overlay final : public FileSystem, Services {
   RootTree tree_;
   Damage damage_;
   const Context context_;
+  ShownAttributes shown_attributes_{context_};
   // read
   Notifier notifier_;
   RootScopes scopes_{context_};

@@ -15,7 +15,7 @@
 #include "vfs/host.h"
 #include "vfs/process.h"
 #include "vfs/thread.h"
-#include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::testing {
 namespace {

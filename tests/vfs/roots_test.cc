@@ -6,8 +6,8 @@
 
 #include "vfs/faulty_remote.h"
 #include "vfs/host.h"
+#include "vfs/tree/known_roots.h"
 #include "vfs/tree/paths.h"
-#include "vfs/tree/root_tree.h"
 
 /// Cache roots below the mountpoint: by their paths alone, each with a local tree of its own.
 namespace inductorfs::testing {
@@ -319,7 +319,7 @@ TEST_F(Roots, LetTheIdlestGoWhereTheyAreTooMany) {
   const std::string path = publish(a, "alice", "code");
   Host b(cluster);
   ASSERT_TRUE(b.wait_for_entry(path));
-  for (size_t i = 0; i < vfs::RootTree::kMostRootsOfOne; ++i) {
+  for (size_t i = 0; i < vfs::KnownRoots::kMostOfOne; ++i) {
     const std::string root = "root" + std::to_string(i);
     use_as_root(b, root);
     ASSERT_TRUE(b.exists(root + "/" + path.substr(0, 2))) << root;
@@ -330,7 +330,7 @@ TEST_F(Roots, LetTheIdlestGoWhereTheyAreTooMany) {
       use_as_root(b, root);
       return b.exists(root + ("/" + path));
     })) << root;
-    EXPECT_LE(b.inspection().status().roots, vfs::RootTree::kMostRootsOfOne);
+    EXPECT_LE(b.inspection().status().roots, vfs::KnownRoots::kMostOfOne);
   }
   EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(0, 2)); })) << "nobody tells it of changes there";
   EXPECT_TRUE(eventually([&] {

@@ -197,7 +197,7 @@ class LocalTree {
   static constexpr const char* kLeftName = "user.inductorfs.left";    ///< of a set that nobody completed (KeySets)
   static constexpr const char* kUnseen = "new";                       ///< its value until a start has met the file
   static constexpr const char* kModeName = "user.inductorfs.mode";    ///< somebody chose the mode by chmod(2)
-  static constexpr const char* kSeenName = "user.inductorfs.seen";    ///< RootTree::mark_view()
+  static constexpr const char* kSeenName = "user.inductorfs.seen";    ///< GroupViews::mark_view()
   static constexpr const char* kEntryName = "user.inductorfs.entry";  ///< in stale/: the file's canonical path
 
  private:

@@ -86,7 +86,7 @@ struct Node {
   std::atomic<uint32_t> pins{0};
   /// The owner of the local file when its attributes were last read; the sealer uses it to let users take turns.
   mutable std::atomic<uid_t> owner{0};
-  /// Of a directory: the time of the cluster's names in it that the kernel was told last (RootTree::attributes).
+  /// Of a directory: the time of the cluster's names in it that the kernel was told last (ShownAttributes::of).
   mutable std::atomic<int64_t> told_change{0};
 
   std::vector<std::pair<NodeId, std::string>> names;  ///< every link; a directory has one; empty: the node was deleted

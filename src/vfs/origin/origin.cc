@@ -5,9 +5,12 @@
 
 #include "inductorfs/layout/layout.h"
 #include "vfs/disk/makers.h"
+#include "vfs/read/group_views.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/shown_attributes.h"
+#include "vfs/tree/view_files.h"
 
 /// Who wrote what stands under a final name: looked at when the name is given, and judged before anything leaves the
 /// host.
@@ -103,11 +106,11 @@ Result<void> Origin::note_writer(const Node& node, Content& content, int file, c
     content.last_user = caller.uid;
     return {};
   }
-  INDUCTORFS_TRY_ASSIGN(const auto shown, tree_.attributes(node, content));
+  INDUCTORFS_TRY_ASSIGN(const auto shown, shown_attributes_.of(node, content));
   INDUCTORFS_TRY_ASSIGN(const auto makers, makers_of(file));
   const mode_t open = (shown.mode | makers.once_open) & kMayWrite;
   const auto path = open != 0 ? nodes_.path_of(node) : std::nullopt;
-  const auto root = path ? tree_.access_of_root(layout::name_of(*path)) : std::nullopt;
+  const auto root = path ? known_roots_.access_of(layout::name_of(*path)) : std::nullopt;
   if (!root) return {};
   const mode_t reach = reach_of(*path);
   if ((reach & S_IXOTH) != 0) return note_writers(file, open, shown.gid);
@@ -116,7 +119,7 @@ Result<void> Origin::note_writer(const Node& node, Content& content, int file, c
 
 /// Who but the owner reaches it, or once did.
 mode_t Origin::reach_of(const std::string& path) const {
-  const auto root = tree_.access_of_root(layout::name_of(path));
+  const auto root = known_roots_.access_of(layout::name_of(path));
   mode_t reach = root ? root->mode : S_IXOTH;
   for (std::string above = path;; above = parent_path(above)) {
     const auto makers = makers_of(disk_, LocalTree::view(above));
@@ -161,7 +164,7 @@ void Origin::member_changed(const std::string& path) {
 }
 
 void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path, pid_t writer) {
-  const auto names = tree_.local_set(path);
+  const auto names = local_set(disk_, path);
   made_set(path, names, writer);
   const WriterVerdict verdict = marks_.glance(path, kKernel, marks_.architecture_of_set(LocalTree::view(path)), writer);
   Provenance set;
@@ -169,7 +172,7 @@ void Origin::saw_writer_of_set(const NodePtr& directory, const std::string& path
     const auto now = nodes_.path_of(*directory);  // it may have moved
     if (!now) return;
     mark_set(LocalTree::view(*now), names, set, verdict);
-    tree_.mark_view(LocalTree::view(*now), names, *now, writer);
+    views_.mark_view(LocalTree::view(*now), names, *now, writer);
     for (const auto& name : names) {
       // What was remembered of a file in the staging directory is not true any more.
       const NodePtr node = nodes_.child(directory, name);
@@ -265,7 +268,7 @@ Result<Standing> Origin::standing_of_set(const NodePtr& directory, const std::st
   Provenance set;
   if (directory->key) set = directory->key->state.with([](const KeyState& state) { return state.provenance; });
   if (scope.id.empty()) {
-    if (!set.is_private()) marks_.has_no_scope(path, tree_.local_set(path).size());  // else it is counted already
+    if (!set.is_private()) marks_.has_no_scope(path, local_set(disk_, path).size());  // else it is counted already
     return Standing::kStays;
   }
   const auto any = scopes_.scope_of(path, kKernel).id;
@@ -284,7 +287,7 @@ Result<Standing> Origin::standing_of_set(const NodePtr& directory, const std::st
     }
     directory->key->state.with([&](KeyState& state) { state.provenance = set; });
   }
-  for (const auto& name : tree_.local_set(path)) {
+  for (const auto& name : local_set(disk_, path)) {
     const std::string file = join(path, name);
     const auto walked = nodes_.walk(file);
     if (walked.missing.empty()) {
@@ -323,7 +326,7 @@ Provenance Origin::provenance_of(const std::string& path) const {
 }
 
 void Origin::change_set(const std::string& path, const std::function<void(Provenance&)>& change) {
-  for (const auto& name : tree_.local_set(path)) {
+  for (const auto& name : local_set(disk_, path)) {
     auto node = lookup_.pin_path(join(path, name));
     if (!node) continue;
     (void)change_provenance(*node, change);  // the caller says it of the set as a whole
@@ -333,7 +336,7 @@ void Origin::change_set(const std::string& path, const std::function<void(Proven
 
 void Origin::keep_set_private(const std::string& path, const std::string& why) {
   change_set(path, [&](Provenance& now) { now.make_private(why); });
-  marks_.stays_here(path, why, tree_.local_set(path).size());
+  marks_.stays_here(path, why, local_set(disk_, path).size());
 }
 
 }  // namespace inductorfs::vfs

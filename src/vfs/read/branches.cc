@@ -28,7 +28,7 @@ bool Branches::has(const std::string& branch, std::string_view below) const {
   const auto status = disk_.stat(LocalTree::view(path));
   if (status && *status) return true;
   const auto entry = layout::name_of(path);
-  return tree_.lists_cluster(entry) && (catalog_.has_directory(entry) || catalog_.find(entry));
+  return known_roots_.lists_cluster(entry) && (catalog_.has_directory(entry) || catalog_.find(entry));
 }
 
 std::vector<std::string> Branches::of(const std::string& root) const {

@@ -7,15 +7,16 @@
 namespace inductorfs::vfs {
 
 void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical_paths) {
-  notifier_.forget_all(notices_of(canonical_paths, [this](const auto& path) { return tree_.local_paths_of(path); }));
+  notifier_.forget_all(
+      notices_of(canonical_paths, [this](const auto& path) { return known_roots_.local_paths_of(path); }));
 }
 
 void ClusterChanges::on_shown(const std::string& root, const std::vector<std::string>& canonical_paths) {
   const auto walked = nodes_.walk(root);
   const bool knows_none = !walked.missing.empty() || nodes_.children(walked.node).empty();
   if (!root.empty() && knows_none) return;  // of a name that stands in a root itself it keeps no absence
-  notifier_.forget_at_once(notices_of(canonical_paths, [&](const std::string& path) {
-    return root.empty() ? tree_.local_paths_of(path) : tree_.local_paths_of(layout::Name(path, root));
+  notifier_.forget_at_once(notices_of(canonical_paths, [&](const auto& path) {
+    return known_roots_.local_paths_of({path, root});
   }));
 }
 

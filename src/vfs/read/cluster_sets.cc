@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -267,14 +268,14 @@ void ClusterSets::drop(const NodePtr& directory, Tell tell) {
 }
 
 void ClusterSets::drop_foreign() {
-  tree_.each_key_directory([&](const NodePtr& directory) {
+  known_roots_.each_key_directory([&](const NodePtr& directory) {
     if (!directory->key->state.with([&](const KeyState& state) { return fits(*directory, state.cluster); }))
       drop(directory, &Notifier::forget_name);
   });
 }
 
 void ClusterSets::drop_selected(const layout::Selection& selection) {
-  tree_.each_key_directory([&](const NodePtr& directory) {
+  known_roots_.each_key_directory([&](const NodePtr& directory) {
     const bool selected = directory->key->state.with([&](const KeyState& state) {
       return std::any_of(state.cluster.begin(), state.cluster.end(),
                          [&](const auto& one) { return selection.selects(one.second.scope, one.second.entry); });

@@ -89,12 +89,12 @@ bool CompileLeases::is_above_graphs(const layout::Name& name) const {
   constexpr std::string_view kOfKeys = "abcdefghijklmnopqrstuvwxyz234567";
   const bool is_shard = name.path.size() == kGraphs.size() + 2 && name.path.starts_with(kGraphs) &&
                         name.path.find_first_not_of(kOfKeys, kGraphs.size()) == std::string::npos;
-  return is_on() && (is_shard || name.path + "/" == kGraphs) && tree_.lists_cluster(name);
+  return is_on() && (is_shard || name.path + "/" == kGraphs) && known_roots_.lists_cluster(name);
 }
 
 std::optional<CompileLeases::Asked> CompileLeases::asked(const std::string& path, const layout::Name& name,
                                                          const Caller& caller) const {
-  if (!is_on() || !name.path.starts_with(kGraphs) || !tree_.lists_cluster(name)) return std::nullopt;
+  if (!is_on() || !name.path.starts_with(kGraphs) || !known_roots_.lists_cluster(name)) return std::nullopt;
   const auto key = layout::key_asked_by(name.path);
   if (!key || key->family != layout::Family::kFxGraph || key->key != name.path) return std::nullopt;
   // What a user who only reads here compiles reaches nobody who would wait for it.

@@ -58,7 +58,7 @@ Result<void> Fit::verify_stored(const codec::Entry& entry) {
 std::vector<remote::ScopeId> Fit::scopes_of(const codec::Entry& entry) const {
   std::vector<remote::ScopeId> scopes;
   if (!host_.learns()) return scopes;
-  auto roots = tree_.roots();
+  auto roots = known_roots_.paths();
   roots.insert(roots.begin(), std::string());
   for (const auto& root : roots) {
     auto shown = catalog_.find({entry.path, root});
@@ -71,7 +71,7 @@ std::vector<remote::ScopeId> Fit::scopes_of(const codec::Entry& entry) const {
 /// The entries beside this one in a root that shows it.
 std::vector<catalog::KnownEntry> Fit::set_of(const codec::Entry& entry) const {
   const std::string directory = entry.path.substr(0, entry.path.rfind('/'));
-  auto roots = tree_.roots();
+  auto roots = known_roots_.paths();
   roots.insert(roots.begin(), std::string());
   for (const auto& root : roots) {
     const auto shown = catalog_.find({entry.path, root});
@@ -92,7 +92,7 @@ void Fit::hide(const codec::Entry& entry, const std::string& why, uint64_t age) 
   }
   for (const auto& unfit : entries) {
     fitting_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
-    for (const auto& local : tree_.local_paths_of(unfit.path)) {
+    for (const auto& local : known_roots_.local_paths_of(unfit.path)) {
       const auto directory = nodes_.walk(local.substr(0, local.rfind('/')));
       if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
     }

@@ -5,20 +5,46 @@
 #include <sys/stat.h>
 
 #include <utility>
-#include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/layout/layout.h"
+#include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
+
+std::string GroupViews::seen_by(pid_t thread, const std::string& path) const {
+  const std::string shown = shown_path(path);
+  return options_.where_seen ? options_.where_seen(thread, shown) : path_in_mount(shown);
+}
+
+std::string GroupViews::path_in_mount(std::string_view path) const {
+  return join(options_.mountpoint, shown_path(path));
+}
+
+void GroupViews::mark_view(const std::string& place, const std::vector<std::string>& names,
+                           const std::string& key_directory, pid_t writer) const {
+  if (!options_.where_seen) return;
+  for (const auto& name : names) {
+    if (!layout::is_group_file(name)) continue;
+    const auto text = disk_.read_file(join(place, name), kGroupFileLimit);
+    const auto named = text ? layout::group_directory(*text, last_component(key_directory)) : Result<std::string>("");
+    const std::string seen = seen_by(writer, key_directory);
+    // One that names another directory of the mount was moved here, or copied. A relative path is right for processes
+    // in one working directory, so that everybody is shown an absolute one.
+    const bool elsewhere =
+        named && named->starts_with('/') && *named != seen && !named->starts_with(seen_by(writer, {}) + "/");
+    if (elsewhere) disk_.set_mark(join(place, name), LocalTree::kSeenName, seen);
+  }
+}
 
 void GroupViews::meet(const NodePtr& key_directory, const std::string& path, const Caller& caller) {
   const bool kept = key_directory->key->groups.with([](const GroupNames& names) { return names.kept; });
   if (!kept || !options_.where_seen) return;
-  const std::string seen = tree_.seen_by(caller.pid, path);
+  const std::string seen = seen_by(caller.pid, path);
   if (seen.empty() || are_kept_for(key_directory, path, seen)) return;
   if (key_directory->key->groups.with([](GroupNames& names) { return names.meet_another(); }))
     forget_groups(key_directory, true);

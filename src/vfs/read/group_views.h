@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "vfs/nodes/notifier.h"
 #include "vfs/tree/context.h"
@@ -33,6 +35,15 @@ class GroupViews : Context {
 
   explicit GroupViews(const Context& context) : Context(context) {}
 
+  /// Returns the absolute path at which a thread (Caller::pid) sees a path of the mount.
+  [[nodiscard]] std::string seen_by(pid_t thread, const std::string& path) const;
+  /// Returns the absolute path at which the daemon's own mount table has a path of the mount.
+  [[nodiscard]] std::string path_in_mount(std::string_view path) const;
+  /// Marks the group files among these files of a key directory, which lie at `place` below the file system's
+  /// directory, with the path at which their writer sees `key_directory`, if they name another one (it is reached by a
+  /// symbolic link).
+  void mark_view(const std::string& place, const std::vector<std::string>& names, const std::string& key_directory,
+                 pid_t writer) const;
   /// Handles the lookup of a known key directory at this path. If the kernel keeps group files there that are rendered
   /// for another view than the caller's, waits until the kernel has given their nodes back, at most
   /// FileSystemOptions::forget_wait: it

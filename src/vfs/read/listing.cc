@@ -106,7 +106,7 @@ Result<void> Listings::read_directory(NodeId id, uint64_t cookie, const Caller& 
   if (!node->is_directory()) return fail(ErrorCode::kNotDirectory);
   const auto path = nodes_.path_of(*node);
   if (!path) return {};  // deleted, and still somebody's working directory: empty
-  if (const auto name = layout::name_of(*path); tree_.lists_cluster(name)) (void)scopes_.use(name.root);
+  if (const auto name = layout::name_of(*path); known_roots_.lists_cluster(name)) (void)scopes_.use(name.root);
   const auto branches = branches_shown(*path, caller);
   const bool known = node->listing.with(
       [&](const Listing& listing) { return listing.known && listing.made_for == names_of(branches); });

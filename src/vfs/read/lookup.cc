@@ -9,8 +9,11 @@
 
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
+#include "vfs/read/group_views.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/shown_attributes.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -50,7 +53,7 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   if (!where) return done({fail(std::move(where).error()), false});
   const Site site = as_seen(*std::move(where), caller);
   done = telling(site.path, caller, in_view(site, caller, std::move(done)));
-  if (!tree_.admit(site.entry)) return lookup_without_cluster(site, caller, done);
+  if (!known_roots_.admit(site.entry)) return lookup_without_cluster(site, caller, done);
   if (scopes_.use(site.entry.root)) prefetch_.want_newest();
 
   if (directory->key && is_kernel_file(site.path)) return lookup_in_key_directory(site, caller, std::move(done));
@@ -62,7 +65,7 @@ void Lookup::lookup(NodeId parent, std::string_view name, const Caller& caller, 
   if (auto local = resolve_locally(site, true)) return done({std::move(*local), false});
   if (is_any_device(site)) return answer_absent(done, true);
   if (const auto entry = catalog_.find(site.entry)) return show_entry(site, *entry, true, std::move(done));
-  if (tree_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
+  if (known_roots_.lists_cluster(site.entry) && catalog_.has_directory(site.entry)) {
     return done({show_directory(site), false, UseKind::kCluster});
   }
   if (auto listed = show_listed(site, *site.parent, "")) return done({std::move(*listed), false});
@@ -86,16 +89,16 @@ void Lookup::answer_known(Site site, const NodePtr& known, const Caller& caller,
 /// A group file names the files beside it by their directory, as the caller sees it.
 Site Lookup::as_seen(Site site, const Caller& caller) const {
   if (!site.parent->key || !layout::is_group_file(site.name)) return site;
-  site.seen = tree_.seen_by(caller.pid, parent_path(site.path));
+  site.seen = views_.seen_by(caller.pid, parent_path(site.path));
   site.as_it_is = site.seen.empty();
-  if (site.as_it_is) site.seen = tree_.path_in_mount(parent_path(site.path));
+  if (site.as_it_is) site.seen = views_.path_in_mount(parent_path(site.path));
   return site;
 }
 
 /// Of an index.
 LookupDone Lookup::in_view(Site site, const Caller& caller, LookupDone done) {
   if (form_of(site.path) != layout::Form::kIndex) return done;
-  site.seen = tree_.seen_by(caller.pid, parent_path(site.path));
+  site.seen = views_.seen_by(caller.pid, parent_path(site.path));
   return [this, site = std::move(site), done = std::move(done)](LookupAnswer answer) {
     done(views_.for_index(site, std::move(answer)));
   };
@@ -183,12 +186,13 @@ UseKind Lookup::use_of(Node& node) {
 }
 
 UseKind Lookup::why_absent(const Site& site) const {
-  if (!tree_.lists_cluster(site.entry)) return UseKind::kPrivate;
+  if (!known_roots_.lists_cluster(site.entry)) return UseKind::kPrivate;
   return catalog_.why_unfit(site.entry).empty() ? UseKind::kNothing : UseKind::kUnfit;
 }
 
 void Lookup::answer_not_there(const Site& site, const LookupDone& done) const {
-  answer_absent(done, tree_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry), why_absent(site));
+  answer_absent(done, known_roots_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry),
+                why_absent(site));
 }
 
 /// In one root too many.
@@ -312,7 +316,7 @@ Result<Found> Lookup::add_if_still(const Site& site, const std::function<Result<
 }
 
 Result<Found> Lookup::found(const NodePtr& node, bool keep) {
-  auto current = node->content.with([&](Content& content) { return tree_.attributes(*node, content); });
+  auto current = node->content.with([&](Content& content) { return shown_attributes_.of(*node, content); });
   if (!current) {
     tree_.forget(node->id, 1);
     return fail(std::move(current).error());
@@ -364,7 +368,7 @@ Result<Found> Lookup::add_shared(const Site& site, const codec::Entry& entry, ui
     content.entry = entry;
     content.rendered = rendered;
     if (rendered) content.group_directory = site.seen;
-    tree_.set_entry_attributes(*node, content, site.entry);
+    shown_attributes_.set_of_entry(*node, content, site.entry);
   });
   nodes_.note_content(
       *node, rendered ? NodeJournal::group(node->id, entry, site.seen, {}) : NodeJournal::shared(node->id, entry));
@@ -390,7 +394,7 @@ Result<Found> Lookup::add_virtual(const Site& site, uint64_t references) {
   NodePtr node = tree_.new_node(S_IFDIR, inode_number_of(site.path), site);
   node->content.with([&](Content& content) {
     content.backing = Backing::kVirtual;
-    tree_.set_virtual_attributes(*node, content, site.entry);
+    shown_attributes_.set_of_virtual(*node, content, site.entry);
   });
   nodes_.note_content(*node, NodeJournal::virtual_directory(node->id));
   return found(nodes_.add(site.parent, site.name, node, references), true);

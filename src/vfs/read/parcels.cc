@@ -11,6 +11,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/nodes/entry_mode.h"
+#include "vfs/read/group_views.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
 #include "vfs/tree/user_lines.h"
@@ -106,7 +107,7 @@ Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known)
 void Parcels::note_refusal(const Site& site, const codec::Digest& digest, std::string why) {
   std::optional<uid_t> owner;
   if (!why.empty()) {
-    if (const auto access = tree_.access_of_root(site.entry)) owner = access->uid;
+    if (const auto access = known_roots_.access_of(site.entry)) owner = access->uid;
   }
   state_.with([&](State& state) {
     auto& refusals = state.refusals;
@@ -154,12 +155,12 @@ Result<void> Parcels::lay_out(const Site& site, const catalog::KnownEntry& known
 Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::KnownEntry& known,
                                           const codec::ParcelHead& head, const store::BlobFile& blob) {
   const RootAccess root{options_.owner_uid, options_.owner_gid, kDirectoryMode};
-  const RootAccess access = tree_.access_of_root(site.entry).value_or(root);
+  const RootAccess access = known_roots_.access_of(site.entry).value_or(root);
   const std::string place = aside("parcel");
   remove_parcel(disk_, place);  // of a worker that was killed
   INDUCTORFS_TRY(disk_.make_directory(place));
   const bool directory = form_of(site.path) == layout::Form::kDirectory;
-  const std::string above = tree_.path_in_mount(parent_path(site.path));
+  const std::string above = views_.path_in_mount(parent_path(site.path));
   uint64_t at = head.size;
   const auto write = [&](const codec::ParcelItem& item) -> Result<void> {
     const std::string path = join(place, item.path);

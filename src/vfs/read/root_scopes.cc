@@ -47,7 +47,7 @@ RootScopes::Root RootScopes::root_with(std::string_view path, const RootAccess& 
 /// whose owner had no name then, is found out about each time, without a wait.
 RootScopes::Root RootScopes::find(std::string_view root) const {
   if (!host_.parts_roots()) return {};
-  const auto access = tree_.access_of_root({std::string(), std::string(root)});
+  const auto access = known_roots_.access_of({std::string(), std::string(root)});
   if (!access) return {};
   const auto known = roots_.read([&](const Roots& roots) -> std::optional<Root> {
     const auto found = roots.find(root);
@@ -72,7 +72,7 @@ bool RootScopes::is_current(const std::string& root, const RootAccess& access) c
 
 bool RootScopes::use(const std::string& root, Milliseconds patience) {
   if (root.empty() || !host_.parts_roots()) return false;
-  const auto access = tree_.access_of_root({std::string(), root});
+  const auto access = known_roots_.access_of({std::string(), root});
   if (!access || is_current(root, *access)) return false;
   // Before the question: one that has gone may stand in the way of this one.
   changing_.with([&](SteadyTime& next) {
@@ -133,11 +133,11 @@ void RootScopes::drop_gone_roots() {
     for (const auto& [path, root] : roots) paths.push_back(path);
     return paths;
   });
-  const bool are_many = known.size() > 2 * RootTree::kMostRoots;
-  const auto used = are_many ? tree_.roots() : std::vector<std::string>();  // in order
+  const bool are_many = known.size() > 2 * KnownRoots::kMost;
+  const auto used = are_many ? known_roots_.paths() : std::vector<std::string>();  // in order
   for (const auto& root : known) {
     const bool stays = !are_many || std::ranges::binary_search(used, root);
-    if (root.empty() || (stays && tree_.access_of_root({std::string(), root}))) continue;
+    if (root.empty() || (stays && known_roots_.access_of({std::string(), root}))) continue;
     roots_.write([&](Roots& roots) { roots.erase(root); });
     catalog_.forget_shown(root);
   }
@@ -146,7 +146,7 @@ void RootScopes::drop_gone_roots() {
 void RootScopes::directory_changed(const std::string& path) {
   if (!host_.parts_roots()) return;
   if (path.empty()) {
-    const auto access = tree_.access_of_root({});
+    const auto access = known_roots_.access_of({});
     if (!access) return;
     Changes changes;
     changing_.with([&](SteadyTime&) { (void)take_up(path, root_with(path, *access, Milliseconds(0)), changes); });
@@ -195,13 +195,13 @@ bool RootScopes::is_settled(std::string_view path) const { return find(layout::n
 
 bool RootScopes::is_settling(std::string_view path) const {
   if (!host_.parts_roots()) return false;
-  const auto access = tree_.access_of_root(layout::name_of(path));
+  const auto access = known_roots_.access_of(layout::name_of(path));
   return access && host_.is_asking(*access);
 }
 
 std::string RootScopes::why_not_shared(std::string_view path, const Makers& makers) const {
   if (!host_.parts_roots()) return {};
-  const auto access = tree_.access_of_root(layout::name_of(path));
+  const auto access = known_roots_.access_of(layout::name_of(path));
   // Without its root the path is no file's any more: whoever asked finds that out.
   if (!access) return {};
   const auto told = [&](const std::string& who, const char* what) {

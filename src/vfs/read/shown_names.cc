@@ -27,7 +27,7 @@ bool ShownNames::has_pending(const NodePtr& directory) const {
 
 /// What a root below the mountpoint shows of the cluster is listed once somebody has looked it up.
 bool ShownNames::lists_all(const layout::Name& name, const std::string& path) const {
-  return tree_.lists_cluster(name) && (path.empty() || layout::is_in_a_root(path));
+  return known_roots_.lists_cluster(name) && (path.empty() || layout::is_in_a_root(path));
 }
 
 std::vector<ShownNames::Item> ShownNames::in(const NodePtr& directory, const std::string& path) const {
@@ -53,7 +53,7 @@ std::vector<ShownNames::Item> ShownNames::in(const NodePtr& directory, const std
       if (!is_branch_name(name) && is_known(child, join(path, name))) items.push_back({name, child->type, {}});
     }
   }
-  const bool lists = tree_.lists_cluster(entry);
+  const bool lists = known_roots_.lists_cluster(entry);
   for (const auto& child : lists ? catalog_.list(entry) : std::vector<catalog::Child>{}) {
     const std::string below = join(entry.path, child.name);
     if (is_key && is_kernel_file(below)) continue;
@@ -67,7 +67,7 @@ std::vector<ShownNames::Item> ShownNames::in(const NodePtr& directory, const std
 
 bool ShownNames::any_at_or_below(const NodePtr& directory, const std::string& path) const {
   if (!in(directory, path).empty()) return true;
-  return directory && (!lists_all(layout::name_of(path), path) || tree_.has_roots_at(path)) &&
+  return directory && (!lists_all(layout::name_of(path), path) || known_roots_.has_any_at(path)) &&
          any_known(directory, path);
 }
 

@@ -10,6 +10,7 @@
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 
@@ -82,13 +83,13 @@ bool FollowUp::pins_parcel(const std::string& path) {
 }
 
 void FollowUp::look_at_set(const std::string& path) {
-  const auto names = tree_.kernel_files(path);
+  const auto names = kernel_files(disk_, path);
   const bool is_open = std::any_of(names.begin(), names.end(),
-                                   [&](const auto& name) { return tree_.seal_on_disk(join(path, name)).empty(); });
+                                   [&](const auto& name) { return seal_on_disk(disk_, join(path, name)).empty(); });
   const auto is_lost = [&](const auto& name) { return sealing_.may_be_unpublished(join(path, name)); };
   if (!is_open && std::ranges::any_of(names, is_lost)) sealing_.publish_again(path);
   // Somebody may be writing to one, also where files of the set are still to come.
-  if (is_open && !in_place_.add_left_set(path, names) && tree_.local_set_is_whole(path).value_or(true))
+  if (is_open && !in_place_.add_left_set(path, names) && local_set_is_whole(disk_, path).value_or(true))
     sealing_.seal_later(path);
 }
 

@@ -14,6 +14,7 @@
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 /// What an earlier life left on the disk. Runs before the first request.
 namespace inductorfs::vfs {
@@ -77,7 +78,7 @@ Result<void> Recovery::run() {
 void Recovery::recover_directory(const std::string& path, bool torn) {
   auto items = disk_.list(LocalTree::view(path));
   if (!items) return set_aside(path, items.error(), torn);
-  const auto set = layout::is_triton_key_directory(path) ? tree_.local_set(path) : std::vector<std::string>{};
+  const auto set = layout::is_triton_key_directory(path) ? local_set(disk_, path) : std::vector<std::string>{};
   for (const auto& item : *items) {
     const std::string child = path.empty() ? item.name : join(path, item.name);
     if (child.size() > LocalTree::kPathLimit) {
@@ -207,7 +208,7 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
 
 /// A file of a Triton key that is of no set: a dump, an override, what a process has left (KeySets).
 void Recovery::recover_left(const std::string& path, bool torn) {
-  const auto read = tree_.read_seal(path);
+  const auto read = read_seal(disk_, path);
   if (!read && is_of_host(read.error().code())) return set_aside(path, read.error(), torn);
   const std::string seal = read.value_or("");
   const auto sealed = codec::Digest::from_hex(seal);
@@ -239,17 +240,17 @@ void Recovery::recover_left(const std::string& path, bool torn) {
 
 /// `before` are the files of the set before each of them was looked at.
 void Recovery::recover_group(const std::string& path, std::vector<std::string> before, bool torn) {
-  const auto read = tree_.read_set(path);
+  const auto read = read_set(disk_, path);
   // The disk does not tell whether it is whole. It stays, and the sealer asks again.
   if (!read && !torn) return sealing_.seal_later(path);
-  const auto names = read ? *read : tree_.local_set(path);
+  const auto names = read ? *read : local_set(disk_, path);
   if (!torn && names.size() < before.size()) {  // one was damaged, and they go together
     put_groups_first(before);
     for (const auto& name : before) (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
     return;
   }
   if (names.empty()) return;
-  if (torn && !tree_.local_set_is_whole(path).value_or(false)) {
+  if (torn && !local_set_is_whole(disk_, path).value_or(false)) {
     // Whoever has read a group file takes a child that the host crash took for an error.
     for (const auto& name : names) {
       if (layout::is_group_file(name)) (void)disk_.unlink(LocalTree::view(join(path, name)));  // as in recover_file
@@ -258,7 +259,7 @@ void Recovery::recover_group(const std::string& path, std::vector<std::string> b
   }
   if (!stale_.recover_set(path, names)) return;
   const bool is_open =
-      std::ranges::any_of(names, [&](const auto& name) { return tree_.seal_on_disk(join(path, name)).empty(); });
+      std::ranges::any_of(names, [&](const auto& name) { return seal_on_disk(disk_, join(path, name)).empty(); });
   const bool is_lost = !is_open && std::ranges::any_of(names, [&](const auto& name) {
     return sealing_.may_be_unpublished(join(path, name));
   });

@@ -10,6 +10,7 @@
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -65,10 +66,10 @@ void Republish::look_at(const std::string& directory, const LocalTree::Item& ite
     return;
   }
   if (item.type == S_IFDIR) return look_below(path, stop);
-  if (item.type != S_IFREG || !rule.shared || tree_.seal_on_disk(path).empty() || !is_lost(path)) return;
+  if (item.type != S_IFREG || !rule.shared || seal_on_disk(disk_, path).empty() || !is_lost(path)) return;
   // A set is published as a whole, with its group file.
   if (!is_kernel_file(path)) return queue(path, stop);
-  if (layout::is_group_file(item.name) && tree_.local_set_is_whole(directory).value_or(true)) queue(directory, stop);
+  if (layout::is_group_file(item.name) && local_set_is_whole(disk_, directory).value_or(true)) queue(directory, stop);
 }
 
 bool Republish::is_lost(const std::string& path) const {

@@ -11,6 +11,8 @@
 #include "inductorfs/base/number.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/shown_attributes.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 
@@ -28,7 +30,7 @@ Result<void> Takeover::run() {
     // The roots that the earlier worker had admitted, and no more of them.
     if (path && node->is_directory()) {
       const auto entry = layout::name_of(*path);
-      if (tree_.admit(entry)) scopes_.resume(entry.root);
+      if (known_roots_.admit(entry)) scopes_.resume(entry.root);
     }
     restore_content(node, records.nodes.at(static_cast<uint64_t>(node->id)));
   }
@@ -78,13 +80,13 @@ void Takeover::restore_content(const NodePtr& node, const LeftNode& record) {
       content.entry = record.entry;
       // Its bytes stay those that the kernel keeps pages of, whatever the catalog says of the name by now.
       restore_group(content, record, path.value_or(record.entry.path));
-      tree_.set_entry_attributes(*node, content, name);
+      shown_attributes_.set_of_entry(*node, content, name);
       if (!path) content.attributes.links = 0;
       // A node of another view has all its bytes in memory.
       if (record.group_text.empty())
         pins_.with([&](Pins& pins) { pins.shared[record.entry.digest].push_back(node->id); });
     } else if (record.backing == Backing::kVirtual) {
-      tree_.set_virtual_attributes(*node, content, name);
+      shown_attributes_.set_of_virtual(*node, content, name);
     } else {
       content.elsewhere = record.elsewhere;
       if (LocalTree::is_orphan(record.elsewhere)) orphans_.with([](Orphans& orphans) { ++orphans.left; });
@@ -131,7 +133,7 @@ bool Takeover::restore_set(const NodePtr& directory, std::string_view owner, con
   KeyState::WriterSet set = key_sets_.set_at(place);
   if (set.files.empty()) return false;
   // A commit that was cut: its group file had not moved yet (KeySets::commit), the request that caused it comes again.
-  for (const auto& name : tree_.cut_set(*path)) set.files.try_emplace(name);
+  for (const auto& name : cut_set(disk_, *path)) set.files.try_emplace(name);
   set.complete =
       set.is_of_one_thread() && state_of_set(set.names(), disk_, place, last_component(*path)) == SetState::kWhole;
   // False: one is there already, and this is what a janitor could not remove.

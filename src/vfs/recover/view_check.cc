@@ -13,6 +13,7 @@
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {

@@ -39,6 +39,7 @@ struct Context : Services {
   RootTree& tree_;
   Damage& damage_;
   TakeoverPhase& phase_;
+  class ShownAttributes& shown_attributes_;
   class Notifier& notifier_;
   class RootScopes& scopes_;
   class ClusterSets& sets_;
@@ -69,6 +70,7 @@ struct Context : Services {
   class Stale& stale_;
   class NodePlaces& places_;
   // what the tree has
+  KnownRoots& known_roots_{tree_.known_roots()};
   LocalTree& disk_{tree_.disk()};
   NodeTable& nodes_{tree_.nodes()};
   DescriptorCache& descriptors_{tree_.descriptors()};

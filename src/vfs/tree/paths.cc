@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vfs/tree/paths.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "inductorfs/base/fd.h"
-#include "inductorfs/base/host_error.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::vfs {
@@ -60,39 +57,6 @@ bool is_being_built(const std::string& directory, const std::string& name,
     const auto sealed = layout::sealed_by_removal_of(prefix + sibling.name);
     return std::find(sealed.begin(), sealed.end(), prefix + name) != sealed.end();
   });
-}
-
-Result<std::string> read_group_file(const LocalTree& tree, const std::string& place) {
-  auto text = tree.read_file(place, kGroupFileLimit);
-  return text || !is_of_host(text.error().code()) ? std::move(text) : tree.read_file(place, kGroupFileLimit);
-}
-
-SetState state_of_set(const std::set<std::string>& files, const LocalTree& tree, const std::string& directory,
-                      const std::string& key) {
-  SetState state = SetState::kNoGroup;
-  for (const auto& name : files) {
-    if (!layout::is_group_file(name)) continue;
-    const auto text = read_group_file(tree, join(directory, name));
-    if (!text && is_of_host(text.error().code())) return SetState::kUnread;
-    const auto children = text ? layout::group_children(*text, key) : fail(text.error());
-    if (!children) return SetState::kUnknown;
-    if (!std::ranges::all_of(*children, [&](const auto& child) { return files.contains(child); })) {
-      return SetState::kLacksChildren;
-    }
-    state = SetState::kWhole;
-  }
-  return state;
-}
-
-Result<codec::Digest> digest_to_seal(int file, const std::string& path) {
-  if (!layout::is_group_file(last_component(path))) return codec::digest_of_file(file);
-  INDUCTORFS_TRY_ASSIGN(const auto text, read_file(AT_FDCWD, proc_path(file), kGroupFileLimit));
-  INDUCTORFS_TRY_ASSIGN(const auto canonical, layout::canonical_group(text, last_component(parent_path(path))));
-  return codec::digest_of(canonical);
-}
-
-void put_groups_first(std::vector<std::string>& names) {
-  std::stable_partition(names.begin(), names.end(), [](const auto& name) { return layout::is_group_file(name); });
 }
 
 bool kernel_may_keep(std::string_view path) {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "inductorfs/codec/digest.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/disk/local_tree.h"
 
-/// What can be told from a path of the mount, or from a set of names in a directory, alone. Everything here is
+/// What can be told from a path of the mount alone, or with the names beside it. Everything here is
 /// safe for concurrent use.
 namespace inductorfs::vfs {
 
@@ -36,34 +34,13 @@ namespace inductorfs::vfs {
 /// layout::sealed_by_removal_of()).
 [[nodiscard]] bool is_being_built(const std::string& directory, const std::string& name,
                                   const std::vector<LocalTree::Item>& siblings);
-/// The most files of a Triton set, which is looked at as a whole under locks. A group file names 256 children at most.
-inline constexpr size_t kMostInSet = 1024;
-/// The most bytes of a group file that are read.
-inline constexpr uint64_t kGroupFileLimit = 1 << 20;
-/// What the group files among the files of a Triton key say of the others.
-enum class SetState {
-  kNoGroup,
-  kLacksChildren,
-  kUnknown,  ///< a group file is in a form that this release does not know
-  kUnread,   ///< the disk does not give a group file
-  kWhole,    ///< there is all that they name
-};
-/// Reads a group file; once more where the disk fails, because a set without its group file is taken for no set.
-[[nodiscard]] Result<std::string> read_group_file(const LocalTree& tree, const std::string& place);
-/// Reads the group files among these files, which lie in this directory, of the key with this name.
-[[nodiscard]] SetState state_of_set(const std::set<std::string>& files, const LocalTree& tree,
-                                    const std::string& directory, const std::string& key);
-/// Returns what the seal of a sound file says: of a group file it is the digest of what the cluster has of it.
-[[nodiscard]] Result<codec::Digest> digest_to_seal(int file, const std::string& path);
-/// Sorts group files to the front: without its group file the rest of a set is no set.
-void put_groups_first(std::vector<std::string>& names);
 /// Says whether the kernel may keep a name. It may not keep temporary names below triton/: their rename into a key
 /// directory shows the file to one process only (KeyState), so the kernel must ask again when the name that it moved is
 /// used.
 [[nodiscard]] bool kernel_may_keep(std::string_view path);
 /// Says whether the kernel may keep the absence of a name. It may not where the name stands in a root below the
 /// mountpoint, is a Triton key without a device in any root, or would be in a root if a directory above it had another
-/// name: nobody tells the kernel of a name in a root that it does not use (RootTree::local_paths_of()).
+/// name: nobody tells the kernel of a name in a root that it does not use (KnownRoots::local_paths_of()).
 [[nodiscard]] bool absence_may_be_kept(const std::string& path, const layout::Name& entry);
 
 }  // namespace inductorfs::vfs

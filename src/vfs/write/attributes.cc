@@ -7,6 +7,7 @@
 
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/nodes/entry_mode.h"
+#include "vfs/tree/shown_attributes.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -29,7 +30,7 @@ bool touches_times(const AttributeChange& change) {
 Result<Attributes> FileAttributes::get_attributes(NodeId id) {
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   return moves_.read([&](const Moves&) {
-    return node->content.with([&](Content& content) { return tree_.attributes(*node, content); });
+    return node->content.with([&](Content& content) { return shown_attributes_.of(*node, content); });
   });
 }
 
@@ -37,7 +38,7 @@ Result<Attributes> FileAttributes::get_attributes(NodeId id) {
 Result<void> FileAttributes::note_open(const Node& node, Content& content, const std::string& place,
                                        const AttributeChange& change) {
   const auto path = nodes_.path_of(node);
-  const auto shown = tree_.attributes(node, content);
+  const auto shown = shown_attributes_.of(node, content);
   if (!path || !shown) return {};
   constexpr mode_t kOthers = S_IWGRP | S_IWOTH | S_IXGRP | S_IXOTH;
   const bool narrows = change.mode && (shown->mode & ~*change.mode & kOthers) != 0;
@@ -56,10 +57,10 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
                                                                      : data_.copy_early(node, false));
   return moves_.read([&](const Moves&) {
     return node->content.with([&](Content& content) -> Result<Attributes> {
-      if (is_same_mode(content)) return tree_.attributes(*node, content);
+      if (is_same_mode(content)) return shown_attributes_.of(*node, content);
       if (content.backing == Backing::kShared) INDUCTORFS_TRY(data_.make_private(node, content, early));
       auto path = tree_.location(*node, content);
-      if (!path) return tree_.attributes(*node, content);
+      if (!path) return shown_attributes_.of(*node, content);
       INDUCTORFS_TRY(note_open(*node, content, *path, change));
       content.last_user.reset();
       content.attributes_valid = false;
@@ -71,8 +72,8 @@ Result<Attributes> FileAttributes::apply_change(const NodePtr& node, const Attri
                                           timespec_of(change.modified, change.modified_now)};
         INDUCTORFS_TRY(disk_.set_times(*path, times));
       }
-      if (change.mode) tree_.keep_mode(*node, content);
-      return tree_.attributes(*node, content);
+      if (change.mode) shown_attributes_.keep_mode(*node, content);
+      return shown_attributes_.of(*node, content);
     });
   });
 }

@@ -59,7 +59,7 @@ void BranchRemoval::remove_name(const std::string& directory, std::string_view n
   for (const auto& branch : branches_.of(common->root)) {
     const std::string path = join(common->in(branch), name);
     // It may be one that nobody has used since the mount began.
-    (void)tree_.admit(layout::name_of(path));
+    (void)known_roots_.admit(layout::name_of(path));
     (void)scopes_.use(layout::name_of(path).root);
     hide(path);
     const auto status = disk_.stat(LocalTree::view(path));
@@ -96,7 +96,7 @@ bool BranchRemoval::remove_empty_common(const std::string& directory, int depth)
 void BranchRemoval::remove_unused() {
   if (!branches_.are_on()) return;
   std::set<std::string> roots{std::string()};
-  for (const auto& root : tree_.roots()) roots.insert(root_of_branch(root));
+  for (const auto& root : known_roots_.paths()) roots.insert(root_of_branch(root));
   for (const auto& root : roots) {
     auto all = branches_.of(root);
     while (all.size() + 1 >= Branches::kMost) {

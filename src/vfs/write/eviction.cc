@@ -7,6 +7,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 
@@ -72,18 +73,18 @@ bool Eviction::is_known(const std::string& path) {
 bool Eviction::drop_local_file(const std::string& path, const codec::Digest& digest) {
   if (is_known(path)) return false;
   // Else it was written to, or replaced, since. A file that stays keeps its bytes, and the limit is met elsewhere.
-  if (tree_.seal_on_disk(path) == digest.to_hex()) (void)disk_.unlink(LocalTree::view(path));
+  if (seal_on_disk(disk_, path) == digest.to_hex()) (void)disk_.unlink(LocalTree::view(path));
   return true;
 }
 
 bool Eviction::drop_local_set(const std::string& directory) {
-  for (const auto& name : tree_.local_set(directory)) {
-    if (tree_.seal_on_disk(join(directory, name)).empty()) return true;  // somebody's own files; the blob alone goes
+  for (const auto& name : local_set(disk_, directory)) {
+    if (seal_on_disk(disk_, join(directory, name)).empty()) return true;  // somebody's own files; the blob alone goes
     const auto state = catalog_.publish_state(layout::canonical_path(join(directory, name)));
     if (state && state->state == catalog::PublishState::kQueued) return false;
     if (is_known(join(directory, name))) return false;
   }
-  auto names = tree_.local_set(directory);
+  auto names = local_set(disk_, directory);
   put_groups_first(names);
   for (const auto& name : names) {
     (void)disk_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local_file

@@ -11,6 +11,7 @@
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -79,7 +80,7 @@ bool InPlace::add_left(const std::string& path) {
 bool InPlace::add_left_set(const std::string& directory, const std::vector<std::string>& names) {
   bool added = false;
   for (const auto& name : names) {
-    if (tree_.seal_on_disk(join(directory, name)).empty()) added = add_left(join(directory, name)) || added;
+    if (seal_on_disk(disk_, join(directory, name)).empty()) added = add_left(join(directory, name)) || added;
   }
   return added;
 }
@@ -123,7 +124,7 @@ bool InPlace::is_unfinished(const NodePtr& node) const {
 
 bool InPlace::set_is_unfinished(const std::string& directory) const {
   if (!asks()) return false;
-  const auto names = tree_.local_set(directory);
+  const auto names = local_set(disk_, directory);
   return std::any_of(names.begin(), names.end(), [&](const auto& name) {
     const auto walked = nodes_.walk(join(directory, name));  // an unfinished file is pinned, and so known
     return walked.missing.empty() && is_unfinished(walked.node);
@@ -168,7 +169,7 @@ InPlace::Next InPlace::next_of(Item& item) {
   if (state != Next::kAsk) return state;
   // Only the seal on the disk says that it was queued. The store has the inode earlier, and a worker may have been
   // killed in between.
-  if (!tree_.seal_on_disk(item.path).empty()) return Next::kDrop;
+  if (!seal_on_disk(disk_, item.path).empty()) return Next::kDrop;
   // A copy of what was sealed or came from the cluster is this host's for good (Data::make_private).
   if (disk_.mark_of(LocalTree::view(item.path), LocalTree::kChangedName)) return Next::kDrop;
   if (!seals_after_build(item.path)) return Next::kAsk;

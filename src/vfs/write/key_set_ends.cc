@@ -7,6 +7,7 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 #include "vfs/write/key_sets.h"
 
 /// How pending sets of Triton key directories end: kept, dropped, or gone with the set that they stood behind.
@@ -35,7 +36,7 @@ Result<size_t> KeySets::keep(const NodePtr& directory, const std::string& path, 
                              const KeyState::WriterSet& set, std::vector<NodePtr>& gone) {
   const bool has_set = state.committed != KeyState::Committed::kNone;
   if (has_set && set.complete) return 0;  // of a process that came second
-  const auto cut = has_set ? std::vector<std::string>{} : tree_.cut_set(path);
+  const auto cut = has_set ? std::vector<std::string>{} : cut_set(disk_, path);
   const bool with_group = !has_set && may_show_group(set, {cut.begin(), cut.end()}, disk_, last_component(path));
   const auto all = set.names();
   std::vector<std::string> names(all.begin(), all.end());
@@ -116,7 +117,7 @@ void KeySets::recover(const std::string& place, bool torn) {
     const auto kept = moves_.read([&](const Moves&) -> Result<size_t> {
       if (directory && directory->key) return directory->key->state.with(use);
       KeyState state;
-      if (tree_.local_set_is_whole(*path).value_or(true)) state.committed = KeyState::Committed::kLocal;
+      if (local_set_is_whole(disk_, *path).value_or(true)) state.committed = KeyState::Committed::kLocal;
       return use(state);
     });
     if (!kept) return;  // what stays is met again at the next start
@@ -146,7 +147,7 @@ bool KeySets::remove_second(NodeId directory, std::string_view name) {
   const auto path = node && node->key ? nodes_.path_of(*node) : std::nullopt;
   if (!path) return false;
   const auto entry = layout::name_of(join(*path, name));
-  for (const auto& other : entry.root.empty() ? tree_.local_paths_of(entry.path) : tree_.local_paths_of(entry)) {
+  for (const auto& other : known_roots_.local_paths_of(entry)) {
     const auto walked = nodes_.walk(parent_path(other));
     if (!walked.missing.empty() || walked.node == node || !walked.node->key) continue;
     (void)remove_second(walked.node, name, true);

@@ -9,8 +9,10 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "vfs/read/group_views.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 /// Triton key directories: whose files one shows (see KeyState).
 namespace inductorfs::vfs {
@@ -155,7 +157,7 @@ void KeySets::commit_if_complete(const NodePtr& directory, std::string path, con
     const auto set = state.writers.find(set_writer);
     return set == state.writers.end() ? std::set<std::string>() : set->second.names();
   });
-  tree_.mark_view(pending, {files.begin(), files.end()}, path, caller);
+  views_.mark_view(pending, {files.begin(), files.end()}, path, caller);
   const auto architecture = marks_.architecture_of_set(pending);
   const WriterVerdict verdict = marks_.glance(path, layout::Family::kTritonKernel, architecture, caller);
   std::vector<std::string> names;
@@ -201,7 +203,7 @@ void KeySets::settle_disputes(KeyState::WriterSet& set) const {
 /// one that the disk does not give may be whole.
 bool KeySets::is_free(const KeyState& state, const std::string& path) const {
   return state.committed == KeyState::Committed::kNone ||
-         (state.committed == KeyState::Committed::kLocal && !tree_.local_set_is_whole(path).value_or(true));
+         (state.committed == KeyState::Committed::kLocal && !local_set_is_whole(disk_, path).value_or(true));
 }
 
 void KeySets::let_go(const NodePtr& directory, const std::vector<NodePtr>& gone) {

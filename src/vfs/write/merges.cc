@@ -6,6 +6,7 @@
 #include "inductorfs/base/log.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 #include "vfs/write/sealing.h"
 
 /// What the cluster answered to what was published.
@@ -26,7 +27,7 @@ void Sealing::queue_again(const catalog::PublishReport& report) {
   std::set<std::string> sound;  // the set of a file of Triton's
   for (const auto& canonical : report.paths) {
     for (const auto& path : places_of(canonical)) {
-      if (!codec::Digest::from_hex(tree_.seal_on_disk(path))) continue;
+      if (!codec::Digest::from_hex(seal_on_disk(disk_, path))) continue;
       const bool is_of_set = layout::classify(path).family == layout::Family::kTritonKernel;
       sound.insert(is_of_set ? parent_path(path) : path);
     }
@@ -62,7 +63,7 @@ void Sealing::adopt_winners(const std::vector<std::string>& canonical_paths) {
     if (!gives_way(canonical)) continue;
     for (const auto& path : places_of(canonical)) {
       const auto known = catalog_.find(layout::name_of(path));
-      const std::string seal = tree_.seal_on_disk(path);
+      const std::string seal = seal_on_disk(disk_, path);
       if (known && !seal.empty() && seal != known->entry.digest.to_hex()) adopt_merged(path);
     }
   }
@@ -74,11 +75,11 @@ void Sealing::adopt_merged(const codec::Entry& merged) {
 
 /// Where a file of this host may stand behind the name, also where the kernel knows none of it.
 std::set<std::string> Sealing::places_of(const std::string& canonical) const {
-  const auto known = tree_.local_paths_of(canonical);
+  const auto known = known_roots_.local_paths_of(canonical);
   std::set<std::string> places(known.begin(), known.end());
   const std::string any = "triton/" + std::string(layout::kAnyDevice) + "/";
   const std::string below = canonical.starts_with(any) ? "triton/0/" + canonical.substr(any.size()) : canonical;
-  for (const auto& root : tree_.roots()) places.insert(join(root, below));
+  for (const auto& root : known_roots_.paths()) places.insert(join(root, below));
   return places;
 }
 
@@ -88,7 +89,7 @@ void Sealing::adopt_merged(const std::string& path) {
   // changes meanwhile, or the file that is taken away would be another than the one that was looked at.
   const auto may_go = [&](const Queueing&) {
     const auto state = catalog_.publish_state(layout::canonical_path(path));
-    return !(state && state->state == catalog::PublishState::kQueued) && !tree_.seal_on_disk(path).empty();
+    return !(state && state->state == catalog::PublishState::kQueued) && !seal_on_disk(disk_, path).empty();
   };
   const auto [walked, adopted] = moves_.write([&](Moves&) {
     auto found = nodes_.walk(path);

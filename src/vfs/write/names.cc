@@ -10,6 +10,7 @@
 #include "vfs/read/listing.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 #include "vfs/write/branch_removal.h"
 #include "vfs/write/key_sets.h"
 #include "vfs/write/renames.h"
@@ -284,7 +285,7 @@ bool Names::may_follow(const NodePtr& node, uid_t owner, const Caller& caller) c
     const auto path = directory ? nodes_.path_of(*directory) : std::nullopt;
     if (!path || !layout::is_common_directory(*path)) continue;
     constexpr mode_t kOthersWrite = 0022;
-    const auto root = tree_.access_of_root(layout::name_of(*path));
+    const auto root = known_roots_.access_of(layout::name_of(*path));
     if (!root || (root->mode & kOthersWrite) == 0) continue;
     // An ordinary user's daemon makes everybody's links its own, so that nothing tells whose a link is.
     const bool trusted = options_.chown_to_caller && (owner == 0 || owner == root->uid);
@@ -364,7 +365,7 @@ Result<void> Names::take_file_away(NodeId parent, std::string_view name, const C
   if (node) tree_.let_go(nodes_.release(node));
   changed_names_in(where.parent);
   const auto is_left = [&](const auto& set) { return !set || !set->empty(); };  // what cannot be read may be there
-  if (where.parent->key && !is_left(tree_.read_set(parent_path(where.path)))) {
+  if (where.parent->key && !is_left(read_set(disk_, parent_path(where.path)))) {
     where.parent->key->state.with([](KeyState& state) {
       if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
     });

@@ -20,7 +20,7 @@ void Removal::hide_entry(const std::string& path) {
   sets_.take_listed(path);
   // Without an entry too: what is on its way to the cluster must not come back from there.
   queueing_.with([&](const Queueing&) { catalog_.hide(entry); });
-  sets_.hide(path, entry.root.empty() ? tree_.local_paths_of(entry.path) : tree_.local_paths_of(entry));
+  sets_.hide(path, known_roots_.local_paths_of(entry));
 }
 
 void Removal::hide_moved(const std::string& from, const std::string& to) {

@@ -45,7 +45,7 @@ class Removal : Context {
   /// Takes that back where the name did not go.
   void keep_no_orphan(const NodePtr& node);
   /// Notes, after a name went, whether it was the last one that is known. Whether it was the last of all only the disk
-  /// knows (RootTree::attributes()).
+  /// knows (ShownAttributes::of()).
   void orphaned(const Node& node, Content& content, bool has_file);
 
   /// Says whether rmdir(2) may remove the directory. The caller holds moves().

@@ -7,6 +7,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -177,9 +178,9 @@ Result<Fd> Renames::rename_directory(const Step& step, const NodePtr& node) {
   INDUCTORFS_TRY(disk_.rename(LocalTree::view(from.path), LocalTree::view(to.path)));
   fail_point("rename.directory");
   const NodePtr replaced = nodes_.move(from.parent, from.name, to.parent, to.name);
-  tree_.move_roots(from.path, to.path);
+  known_roots_.move(from.path, to.path);
   if (replaced) tree_.let_go(nodes_.release(replaced));
-  if (const auto set = tree_.read_set(to.path); node->key && (!set || !set->empty())) {
+  if (const auto set = read_set(disk_, to.path); node->key && (!set || !set->empty())) {
     node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kLocal; });
   }
   note_groups_moved(node, to.path);
@@ -195,8 +196,8 @@ void Renames::note_groups_moved(const NodePtr& directory, const std::string& pat
     });
   };
   if (directory->key) return note(directory);
-  if (!tree_.has_roots_at(path)) return;
-  tree_.each_key_directory([&](const NodePtr& key_directory) {
+  if (!known_roots_.has_any_at(path)) return;
+  known_roots_.each_key_directory([&](const NodePtr& key_directory) {
     const auto now = nodes_.path_of(*key_directory);
     if (now && now->starts_with(path + "/")) note(key_directory);
   });
@@ -242,7 +243,7 @@ Result<bool> Renames::exchange(const Site& from, const Site& to, const Caller& c
       if (!own) return own;
       fail_point("rename.exchanged");
       nodes_.exchange(from.parent, from.name, to.parent, to.name);
-      tree_.exchange_roots(from.path, to.path);
+      known_roots_.exchange(from.path, to.path);
       return {};
     });
   }));

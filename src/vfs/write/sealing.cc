@@ -12,6 +12,7 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 /// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
 namespace inductorfs::vfs {
@@ -80,7 +81,7 @@ void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
     if (!directory || !directory->key) return;
     const bool is_group = layout::is_group_file(path.substr(path.rfind('/') + 1));
     const bool in_any_order = marks_.everyone_fits() || marks_.is_in_no_environment(path);
-    if (is_group || (in_any_order && tree_.local_set_is_whole(parent_path(path)).value_or(true))) {
+    if (is_group || (in_any_order && local_set_is_whole(disk_, parent_path(path)).value_or(true))) {
       sealer_.add({directory, parent_path(path), true});
     }
     return;
@@ -197,7 +198,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
 SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
   const bool is_directory = item.node->is_directory();
   const bool got_a_sign = is_directory ? disk_.mark_of(LocalTree::view(item.path), LocalTree::kScopeName).has_value()
-                                       : !tree_.seal_on_disk(item.path).empty() || in_place_.is_unfinished(item.node);
+                                       : !seal_on_disk(disk_, item.path).empty() || in_place_.is_unfinished(item.node);
   if (got_a_sign) return SealOutcome::kDone;
   if (seals_after_build(item.path)) {
     const auto siblings = disk_.list(LocalTree::view(parent_path(item.path)));
@@ -347,7 +348,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   const auto path = nodes_.path_of(*item.node);
   if (!path) return SealOutcome::kDone;
   // An incomplete set (TritonBundler skips files that it cannot read) would win the key and serve nobody.
-  const auto is_whole = tree_.local_set_is_whole(*path);
+  const auto is_whole = local_set_is_whole(disk_, *path);
   if (!is_whole) return not_sealed(*path, is_whole.error());
   if (!*is_whole) {
     counters_.get("seal.incomplete_sets").add();
@@ -369,7 +370,7 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   publish.contest = key.path;
   publish.root = key.root;
   publish.is_again = item.is_again;
-  const auto names = tree_.read_set(*path);
+  const auto names = read_set(disk_, *path);
   if (!names) return not_sealed(*path, names.error());
   std::vector<std::pair<std::string, Sealed>> members;
   for (const auto& name : *names) {
@@ -440,7 +441,7 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
   const bool regular = S_ISREG((*status)->st_mode);
   if (!regular && !S_ISDIR((*status)->st_mode)) return;
   if (regular && !layout::rule_of(layout::classify(path).family).shared) return;
-  const bool is_set = !regular && layout::is_triton_key_directory(path) && !tree_.local_set(path).empty();
+  const bool is_set = !regular && layout::is_triton_key_directory(path) && !local_set(disk_, path).empty();
   const bool is_parcel = !regular && form_of(path) == layout::Form::kDirectory;
   if (regular || is_set || is_parcel) {
     auto node = lookup_.pin_path(path);

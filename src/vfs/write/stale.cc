@@ -11,6 +11,7 @@
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/view_files.h"
 
 /// What was made for other facts than this host's leaves the view: the facts may change between two mounts, or under
 /// one.
@@ -30,7 +31,7 @@ bool Stale::is_stale(const std::string& path, const std::vector<std::string>& sc
            !marks_.is_for_these_facts(path, found);
   }
   // Nobody knows what it was made for: an artefact when it was sealed once, or could not be marked.
-  return !tree_.seal_on_disk(path).empty();
+  return !seal_on_disk(disk_, path).empty();
 }
 
 void Stale::drop_stale_below(const std::string& path) {
@@ -57,7 +58,7 @@ std::optional<uint64_t> Stale::purge(const layout::Selection& selection, const s
 void Stale::drop_damaged(const std::set<std::string>& parcels, const std::function<bool()>& cancelled) {
   drop_below("", {[&](const std::vector<std::string>& paths) {
                     return std::any_of(paths.begin(), paths.end(), [&](const auto& one) {
-                      return parcels.contains(one) || tree_.seal_on_disk(one) == LocalTree::kDamagedSeal;
+                      return parcels.contains(one) || seal_on_disk(disk_, one) == LocalTree::kDamagedSeal;
                     });
                   },
                   counters_.get("view.damaged"), cancelled, true});
@@ -65,7 +66,7 @@ void Stale::drop_damaged(const std::set<std::string>& parcels, const std::functi
 
 /// What is not sealed is not shared: a job may be writing it.
 bool Stale::is_selected(const std::string& path, const layout::Selection& selection) const {
-  const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
+  const auto digest = codec::Digest::from_hex(seal_on_disk(disk_, path));
   const std::string place = LocalTree::view(path);
   // What was shared and has changed here since is still what an operator means.
   const bool was_shared = form_of(path) != layout::Form::kFile && is_changed_parcel(disk_, place);
@@ -107,11 +108,11 @@ void Stale::drop_below(const std::string& path, const Removing& removing) {
     }
   }
   if (kernel.empty() || is_cancelled()) return;
-  auto set = tree_.local_set(path);
+  auto set = local_set(disk_, path);
   for (const auto& name : kernel) {
     // What is of no set and not sealed is somebody's own, a dump for instance.
     const bool is_left = std::ranges::find(set, name) == set.end();
-    if (is_left && !tree_.seal_on_disk(join(path, name)).empty()) drop(path, {name}, removing);
+    if (is_left && !seal_on_disk(disk_, join(path, name)).empty()) drop(path, {name}, removing);
   }
   if (!set.empty()) drop(path, std::move(set), removing);
 }
@@ -203,7 +204,7 @@ void Stale::drop(const std::string& directory, std::vector<std::string> names, c
 
 /// A sealed file that is still on its way to the cluster: its blob must outlive its name, over restarts too.
 void Stale::keep_what_is_queued(const std::string& path) {
-  const auto digest = codec::Digest::from_hex(tree_.seal_on_disk(path));
+  const auto digest = codec::Digest::from_hex(seal_on_disk(disk_, path));
   if (!digest) return;
   const std::string canonical = layout::canonical_path(path);
   const auto state = catalog_.publish_state(canonical);

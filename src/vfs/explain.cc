@@ -41,7 +41,7 @@ std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const In
   for (const auto& known : waiting) {
     if (known == shown || known == directory) return "written on this host, and about to be published";
   }
-  if (tree.mark_of(LocalTree::view(path), LocalTree::kChangedName)) {
+  if (mark_of(tree, LocalTree::view(path), kChangedMark)) {
     return "changed in place on this host after it was published or fetched, so it stays here";
   }
   if (const std::string why = refusals.why_refused(path); !why.empty()) {
@@ -194,7 +194,7 @@ void Explainer::explain_local(Explanation& result, bool is_directory, const std:
   // Whatever has the name by now: the open(2) of a FIFO would wait for a writer that never comes.
   const auto file = disk_.open_file(LocalTree::view(result.path), false);
   const auto seal = parcel ? std::optional(parcel->digest.to_hex())
-                    : file ? disk_.seal_of(file->get()).value_or(std::nullopt)
+                    : file ? seal_of(file->get()).value_or(std::nullopt)
                            : std::nullopt;
   const std::string kind = is_directory ? "local directory" : "local file";
   result.where = seal ? "sealed " + kind : kind;

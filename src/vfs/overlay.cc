@@ -59,7 +59,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
   tree_.on_listed_more([this](NodeId directory) { notifier_.wish_content_forgotten(directory); });
   store_.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
   store_.set_damage_listener([this](const codec::Digest& digest, int file) { damage_.note(digest, file); });
-  store_.set_left_listener([this](uint64_t inode, uint64_t size) { tree_.disk().left_store(inode, size); });
+  store_.set_left_listener([this](uint64_t inode, uint64_t size) { tree_.disk().charges().left_store(inode, size); });
 }
 
 Result<void> Overlay::begin() {
@@ -104,7 +104,7 @@ void Overlay::start(KernelCache& kernel) {
   in_place_.start();
   user_count_ = start_thread("user-count", [this](const std::stop_token& stop) {
     const Activity activity("counts what users have");
-    tree_.disk().count_all(stop);
+    tree_.disk().charges().count_all(tree_.disk(), stop);
   });
   janitor_ = start_thread("janitor", [this](const std::stop_token& stop) { keep_house(stop); });
 }

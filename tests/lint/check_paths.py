@@ -8,8 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-OWN = {"src/vfs/disk/local_tree.h", "src/vfs/disk/local_tree.cc", "src/vfs/disk/local_names.cc", "src/vfs/disk/held_parent.cc",
-       "src/vfs/disk/file_owner.cc"}
+OWN = {"src/vfs/disk/local_tree.h", "src/vfs/disk/local_tree.cc", "src/vfs/disk/inode_marks.cc", "src/vfs/disk/held_parent.cc"}
 READS_PROC = {"src/vfs/nodes/key_directory.cc", "src/vfs/nodes/work_watch.cc"}
 # Names that no member function has, and those of the C library, which are written with ::.
 AT = r"(?:::)?(?:openat2?|unlinkat|renameat2?|linkat|fstatat|statx|mkdirat|symlinkat|readlinkat|fchownat|fchmodat2?|utimensat|futimesat" \

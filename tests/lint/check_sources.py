@@ -26,7 +26,7 @@ USERS = re.compile(r"\bgete?[ug]id\(")
 OF_WORKER = re.compile(r"(?:src|include/inductorfs)/(?:vfs|store|catalog|remote|redis|ledger|takeover|layout|codec|archive)/")
 # Answers are another process's, which may lie: nlohmann's value() throws where a member is of another type, and no command catches that.
 THROWS = re.compile(r"\.value\(\"")
-DISK_USERS = {"src/vfs/disk/file_owner.cc"}
+DISK_USERS = {"src/vfs/disk/inode_marks.cc"}
 THREADS = ("Immutable after construction.", "Safe for concurrent use.", "safe for concurrent use", "Needs external",
            "Confined to the")
 CLASS = re.compile(r"^(template\s*<[^>]*>\s*)?class\s+(?!\w+\s*;)(\[\[nodiscard\]\]\s*)?(\w+)[^;]*\{")

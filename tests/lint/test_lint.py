@@ -126,7 +126,7 @@ def test_sources_finds(tmp_path, name, text, offence):
     ("include/inductorfs/a/a.h", GOOD + "class Thing;"),
     ("src/a/a.cc", GOOD + "int f() {\n" + "  g();\n" * 58 + "}"),
     ("src/a/a.cc", GOOD + "int f() {\n}\n\nnamespace {\n" + "\n" * 60 + "}"),
-    ("src/vfs/disk/file_owner.cc", GOOD + "return status.st_uid == ::geteuid();"),
+    ("src/vfs/disk/inode_marks.cc", GOOD + "return status.st_uid == ::geteuid();"),
     ("src/places/a.cc", GOOD + "if (::geteuid() == 0) return;"),
     ("tests/a/a.cc", GOOD + "clock.sleep(1);"),
     ("tests/support/lacks.h", GOOD + "GTEST_SKIP() << why;"),

@@ -11,6 +11,7 @@
 #include "inductorfs/vfs/view_check.h"
 #include "support/directory_image.h"
 #include "support/temporary_directory.h"
+#include "vfs/disk/inode_marks.h"
 #include "vfs/disk/local_tree.h"
 
 namespace inductorfs::testing {
@@ -54,7 +55,7 @@ class ViewCheck : public ::testing::Test {
     ASSERT_EQ(::link(place(from).c_str(), place(to).c_str()), 0);
   }
   void seal(const std::string& path, const std::string& text) const {
-    ASSERT_EQ(::setxattr(place(path).c_str(), LocalTree::kSealName, text.data(), text.size(), 0), 0);
+    ASSERT_EQ(::setxattr(place(path).c_str(), vfs::kSealMark, text.data(), text.size(), 0), 0);
   }
   [[nodiscard]] ino_t inode_of(const std::string& path) const {
     struct stat info {};
@@ -199,7 +200,7 @@ TEST_F(ViewCheck, AGroupFileThatIsNoneGoes) {
 }
 
 TEST_F(ViewCheck, ABlobWithoutASealIsSaidAndLeftToTheNextMount) {
-  ASSERT_EQ(::removexattr(place("view/d/linked.cpp").c_str(), LocalTree::kSealName), 0);
+  ASSERT_EQ(::removexattr(place("view/d/linked.cpp").c_str(), vfs::kSealMark), 0);
   const Finding finding = found();
   EXPECT_EQ(finding.path, "files/view/d/linked.cpp");
   EXPECT_TRUE(finding.harmless);

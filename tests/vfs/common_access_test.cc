@@ -6,7 +6,7 @@
 #include <string>
 
 #include "support/lacks.h"
-#include "vfs/disk/file_owner.h"
+#include "vfs/disk/inode_marks.h"
 #include "vfs/host.h"
 
 namespace inductorfs::testing {

@@ -20,6 +20,7 @@
 #include "inductorfs/base/fail_point.h"
 #include "support/temporary_directory.h"
 #include "vfs/disk/early_copy.h"
+#include "vfs/disk/inode_marks.h"
 #include "vfs/failing_attributes.h"
 
 namespace {
@@ -48,7 +49,7 @@ class LocalTree : public ::testing::Test {
   }
   Result<void> unshare(const std::string& path, std::optional<uint64_t> size = {}) {
     vfs::EarlyCopy none(size);
-    return tree.unshare(path, none);
+    return none.unshare(tree, path);
   }
   std::string text(const std::string& path) { return read_file(root.get(), path, 1 << 20).value_or("absent"); }
 
@@ -115,7 +116,7 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
   ASSERT_EQ(::utimensat(root.get(), "view/file", times, 0), 0);
   auto file = tree.open_file("view/file", true);
   ASSERT_TRUE(file);
-  ASSERT_TRUE(tree.set_seal(file->get(), "abc"));
+  ASSERT_TRUE(vfs::set_seal(file->get(), "abc"));
   ASSERT_EQ(::fsetxattr(file->get(), "user.mine", "1", 1, 0), 0);
 
   ASSERT_TRUE(unshare("view/file"));
@@ -127,9 +128,9 @@ TEST_F(LocalTree, UnsharesAnInodeWithAllThatBelongsToIt) {
   EXPECT_EQ(status.st_mtim.tv_nsec, 7);
   EXPECT_EQ(text("view/file"), "0123456789");
   auto copy = tree.open_file("view/file", false);
-  EXPECT_FALSE(tree.seal_of(copy->get()).value()) << "the copy is nobody's blob";
+  EXPECT_FALSE(vfs::seal_of(copy->get()).value()) << "the copy is nobody's blob";
   EXPECT_EQ(::fgetxattr(copy->get(), "user.mine", nullptr, 0), 1);
-  EXPECT_EQ(tree.seal_of(file->get()).value().value_or("none"), "abc");
+  EXPECT_EQ(vfs::seal_of(file->get()).value().value_or("none"), "abc");
   EXPECT_TRUE(tree.is_empty("orphans"));
 }
 
@@ -204,14 +205,14 @@ TEST_F(LocalTree, OpensNoInodeOfTheStoreToBeWrittenTo) {
     write("view/file", "0123456789");
     const auto file = tree.open_file("view/file", true);
     ASSERT_TRUE(file);
-    ASSERT_TRUE(tree.set_seal(file->get(), {}));
+    ASSERT_TRUE(vfs::set_seal(file->get(), {}));
     ASSERT_TRUE(tree.set_mode("view/file", mode));
 
     EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy);
     EXPECT_TRUE(tree.open_file("view/file", false));
-    EXPECT_FALSE(tree.seal_of(file->get()).value()) << "nothing was queued";
+    EXPECT_FALSE(vfs::seal_of(file->get()).value()) << "nothing was queued";
     EXPECT_EQ(tree.stat("view/file").value()->st_mode & 07777, mode);
-    tree.remove_seal(file->get());
+    vfs::remove_seal(file->get());
     EXPECT_TRUE(tree.open_file("view/file", true));
     ASSERT_TRUE(tree.unlink("view/file"));
   }
@@ -221,22 +222,22 @@ TEST_F(LocalTree, TakesNoAttributeThatCannotBeReadForAnAbsentOne) {
   write("view/file", "0123456789");
   const auto file = tree.open_file("view/file", true);
   ASSERT_TRUE(file);
-  ASSERT_TRUE(tree.set_seal(file->get(), "abc"));
-  ASSERT_EQ(::fsetxattr(file->get(), Tree::kPrivateName, "1", 1, 0), 0);
-  EXPECT_FALSE(tree.is_changed(file->get()));
+  ASSERT_TRUE(vfs::set_seal(file->get(), "abc"));
+  ASSERT_EQ(::fsetxattr(file->get(), vfs::kPrivateMark, "1", 1, 0), 0);
+  EXPECT_FALSE(vfs::is_changed(file->get()));
 
   {
-    const FailingAttributes failing(Tree::kSealName);
-    EXPECT_EQ(tree.seal_of(file->get()).error().code(), ErrorCode::kInternal);
-    EXPECT_FALSE(tree.is_stores(file->get()));
+    const FailingAttributes failing(vfs::kSealMark);
+    EXPECT_EQ(vfs::seal_of(file->get()).error().code(), ErrorCode::kInternal);
+    EXPECT_FALSE(vfs::is_stores(file->get()));
     EXPECT_EQ(tree.open_file("view/file", true).error().code(), ErrorCode::kBusy) << "it may be a blob";
   }
   {
-    const FailingAttributes failing(Tree::kChangedName);
-    EXPECT_TRUE(tree.is_changed(file->get()));
+    const FailingAttributes failing(vfs::kChangedMark);
+    EXPECT_TRUE(vfs::is_changed(file->get()));
   }
-  const FailingAttributes failing(Tree::kPrivateName);
-  EXPECT_FALSE(tree.read_mark("view/file", Tree::kPrivateName));
+  const FailingAttributes failing(vfs::kPrivateMark);
+  EXPECT_FALSE(vfs::read_mark(tree, "view/file", vfs::kPrivateMark));
   EXPECT_FALSE(unshare("view/file")) << "the copy would be shared";
   EXPECT_TRUE(tree.is_empty("orphans"));
 }
@@ -303,11 +304,11 @@ TEST_P(ExchangedDirectory, HasNothingForWhoeverReads) {
   EXPECT_FALSE(tree.open_file("view/x/below/file", false));
   EXPECT_FALSE(tree.open_file("view/x/below/file", true));
   EXPECT_FALSE(tree.read_file("view/x/below/file", 100));
-  EXPECT_FALSE(tree.same_bytes("view/x/below/file", "view/x/below/file", 100));
+  EXPECT_FALSE(vfs::same_bytes(tree, "view/x/below/file", "view/x/below/file", 100));
   const Fd own = tree.open_directory("view").value();
-  EXPECT_TRUE(Tree::list_below(own, "x/below").value().empty());
-  ASSERT_EQ(::setxattr((outside / "below" / "file").c_str(), Tree::kScopeName, "1", 1, 0), 0);
-  EXPECT_FALSE(tree.mark_of("view/x/below/file", Tree::kScopeName));
+  EXPECT_TRUE(vfs::list_below(own, "x/below").value().empty());
+  ASSERT_EQ(::setxattr((outside / "below" / "file").c_str(), vfs::kScopeMark, "1", 1, 0), 0);
+  EXPECT_FALSE(vfs::mark_of(tree, "view/x/below/file", vfs::kScopeMark));
 }
 
 TEST_P(ExchangedDirectory, IsNoWayOutForWhoeverWrites) {
@@ -342,7 +343,7 @@ TEST_P(ExchangedDirectory, IsNoWayOutForWhoeverWrites) {
     EXPECT_FALSE(call()) << name;
     EXPECT_EQ(state_outside(), before) << name;
   }
-  tree.set_mark("view/x/below/file", Tree::kScopeName, "1");
+  vfs::set_mark(tree, "view/x/below/file", vfs::kScopeMark, "1");
   EXPECT_TRUE(tree.unlink("view/x/below/file")) << "nothing is there";
   EXPECT_TRUE(tree.remove_tree("view/x/below"));
   EXPECT_EQ(state_outside(), before);

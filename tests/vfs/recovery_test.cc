@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "inductorfs/base/handle.h"
-#include "vfs/disk/local_tree.h"
+#include "vfs/disk/inode_marks.h"
 #include "vfs/failing_attributes.h"
 #include "vfs/host.h"
 #include "vfs/wipe.h"
@@ -63,7 +63,7 @@ TEST_F(Recovery, DestroysNothingForAnErrorOfTheDisk) {
   ASSERT_TRUE(a.sync());
   {
     std::optional<FailingAttributes> failing;
-    restart_after_host_crash(a, [&] { failing.emplace(vfs::LocalTree::kSealName); });
+    restart_after_host_crash(a, [&] { failing.emplace(vfs::kSealMark); });
   }
   EXPECT_EQ(a.count("recovery.removed"), 0U);
   EXPECT_EQ(a.count("recovery.set_aside"), 1U);

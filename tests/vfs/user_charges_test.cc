@@ -18,6 +18,7 @@
 #include "support/lacks.h"
 #include "support/temporary_directory.h"
 #include "vfs/disk/early_copy.h"
+#include "vfs/disk/inode_marks.h"
 #include "vfs/disk/local_tree.h"
 #include "vfs/host.h"
 
@@ -155,7 +156,7 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
   const auto below = [&](size_t most) { return static_cast<size_t>(chance() % most); };
   ASSERT_TRUE(tree.dress_root());
   ASSERT_TRUE(tree.make_view_directories("d/e", {kTwo, kTwo, 0755}));
-  tree.count_all({});
+  tree.charges().count_all(tree, {});
   const auto name = [&] {
     static constexpr const char* kIn[] = {"view/", "view/d/", "view/d/e/", "pending/", "orphans/"};
     return kIn[below(5)] + std::string(1, static_cast<char>('f' + below(6)));
@@ -167,12 +168,13 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
     switch (below(10)) {
       case 0:
       case 1:
-        if (const auto made = tree.create_file(path)) EXPECT_TRUE(tree.give(made->get(), {user, user, S_IFREG | 0600}));
+        if (const auto made = tree.create_file(path))
+          EXPECT_TRUE(tree.charges().give(made->get(), {user, user, S_IFREG | 0600}));
         break;
       case 2:
         if (const auto opened = tree.open_file(path, true)) {
           const uint64_t size = below(5 * kBlock);
-          EXPECT_TRUE(tree.admit_size(opened->get(), size));
+          EXPECT_TRUE(tree.charges().admit_size(opened->get(), size));
           EXPECT_EQ(::ftruncate(opened->get(), static_cast<off_t>(size)), 0);
           tree.charges().resize(opened->get());
         }
@@ -188,7 +190,7 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
       }
       case 5:
         if (const auto opened = tree.open_file(path, true)) {
-          if (const std::string to = name(); tree.link(path, to)) tree.gained_name(to);
+          if (const std::string to = name(); tree.link(path, to)) tree.charges().gained_name(tree.hold(to)->get());
         }
         break;
       case 6:
@@ -204,15 +206,15 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
         const auto status = tree.stat(path);
         const auto opened = tree.open_file(path, false);
         if (!opened || !status || (*status)->st_nlink > 1 || path.starts_with("orphans/")) break;
-        if (!tree.is_stores(opened->get()).value()) {
-          EXPECT_TRUE(tree.set_seal(opened->get(), {}));
+        if (!vfs::is_stores(opened->get()).value()) {
+          EXPECT_TRUE(vfs::set_seal(opened->get(), {}));
           const std::string blob = directory / ("blob" + std::to_string(blobs++));
           const bool is_taken = below(3) != 0;  // else the store has such a blob
           if (is_taken) EXPECT_EQ(::link((place + "/" + path).c_str(), blob.c_str()), 0);
-          tree.charge_sealed(opened->get(), is_taken ? opened->get() : -1);
+          tree.charges().sealed(opened->get(), is_taken ? opened->get() : -1);
         } else {
           vfs::EarlyCopy none({});
-          EXPECT_TRUE(tree.unshare(path, none));
+          EXPECT_TRUE(none.unshare(tree, path));
         }
     }
   };
@@ -220,7 +222,7 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
     step();
     if (i % 500 != 0) continue;
     const auto again = open();
-    again.count_all({});
+    again.charges().count_all(again, {});
     EXPECT_TRUE(again.charges().all_counted());
     ASSERT_EQ(had(tree.charges()), had(again.charges())) << i;
   }
@@ -236,12 +238,12 @@ TEST_F(Charges, AreCountedWhileOthersChangeThem) {
       ASSERT_TRUE(before.make_view_directories(path, {kOne, kOne, 0755}));
       for (int j = 0; j < 10; ++j) {
         const Fd made = before.create_file("view/" + path + "/" + std::to_string(j)).value();
-        ASSERT_TRUE(before.give(made.get(), {kOne, kOne, S_IFREG | 0600}));
+        ASSERT_TRUE(before.charges().give(made.get(), {kOne, kOne, S_IFREG | 0600}));
       }
     }
   }
   const auto tree = open();
-  std::jthread counts([&] { tree.count_all({}); });
+  std::jthread counts([&] { tree.charges().count_all(tree, {}); });
   for (int i = 0; i < 40; ++i) {  // to and fro past what is counted
     const std::string path = "view/d" + std::to_string(i);
     ASSERT_TRUE(tree.rename(path, "view/z" + std::to_string(i)));
@@ -276,7 +278,7 @@ TEST_F(Charges, AreCountedInADeepTreeWithFewDescriptors) {
   const auto again = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0755).value();
   {
     const Descriptors few(100);
-    again.count_all({});
+    again.charges().count_all(again, {});
   }
   EXPECT_TRUE(again.charges().all_counted());
   EXPECT_EQ(had(again.charges()), (Had{{kOne, {0, kDepth}}}));
@@ -290,10 +292,10 @@ TEST_F(Charges, AreNotKnownWhereTheDiskDoesNotTell) {
   const auto again = vfs::LocalTree::open(directory / "local", ::getuid(), ::getgid(), 0755).value();
   {
     const Descriptors none(3);
-    again.count_all({});
+    again.charges().count_all(again, {});
   }
   EXPECT_FALSE(again.charges().all_counted());
-  again.count_all({});
+  again.charges().count_all(again, {});
   EXPECT_TRUE(again.charges().all_counted());
   EXPECT_EQ(had(again.charges()), (Had{{kOne, {0, 1}}}));
 }

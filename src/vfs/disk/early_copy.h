@@ -26,7 +26,7 @@ class EarlyCopy {
 
   /// No copy yet: it is small, or not needed. `keep_bytes`: the first ones are enough.
   explicit EarlyCopy(std::optional<uint64_t> keep_bytes) : keep_bytes_(keep_bytes) {}
-  EarlyCopy(EarlyCopy&& other) noexcept;
+  EarlyCopy(EarlyCopy&& other) noexcept = default;
   EarlyCopy& operator=(EarlyCopy&& other) = delete;
   EarlyCopy(const EarlyCopy&) = delete;
   EarlyCopy& operator=(const EarlyCopy&) = delete;
@@ -40,6 +40,9 @@ class EarlyCopy {
   [[nodiscard]] Result<void> fill(int from);
   /// The copy when `from` is the file that it was made of, once; it is the caller's then.
   [[nodiscard]] std::optional<File> take(int from);
+  /// Renames a copy of the file over it: the path then names an inode of its own, with the same mode, owner, times and
+  /// extended attributes, whose bytes no other name shares.
+  [[nodiscard]] Result<void> unshare(const LocalTree& tree, const std::string& path);
 
   /// So much is copied within a moment, and may be while the lock is held.
   static constexpr uint64_t kLarge = uint64_t{256} << 10;

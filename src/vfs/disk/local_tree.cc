@@ -8,18 +8,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <climits>
+#include <utility>
 
 #include "inductorfs/base/defaults.h"
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/disk/early_copy.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kCopyPiece = 1 << 20;
+constexpr mode_t kFileMode = 0600;
+constexpr mode_t kDirectoryMode = 0700;
 constexpr size_t kListStep = 256;  // names that are read between two signs of progress
 
 /// Opens the file that has this name now, if it is a regular file. A program may put a FIFO in the place of a file
@@ -39,24 +41,14 @@ Result<Fd> open_regular_file(const HeldParent& at, const std::string& path, int 
   return file;
 }
 
-Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
+/// What has a name that is about to go; none where there is none.
+Fd losing(const HeldParent& at) {
+  auto file = open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW);
+  return file ? std::move(*file) : Fd();
+}
 
-/// A mark of ours that cannot be read is an error: without it the copy would be another's, or shared.
-Result<void> copy_xattrs(int from, int to) {
-  std::array<char, LocalTree::kXattrLimit> names{};
-  const ssize_t length = ::flistxattr(from, names.data(), names.size());
-  std::string value(LocalTree::kXattrLimit, '\0');
-  for (ssize_t at = 0; at < length;) {
-    const std::string name(names.data() + at);
-    at += static_cast<ssize_t>(name.size()) + 1;
-    if (name == LocalTree::kSealName || name == LocalTree::kEntryName) continue;
-    const ssize_t size = ::fgetxattr(from, name.c_str(), value.data(), value.size());
-    if (size < 0 && errno != ENODATA && name.starts_with("user.inductorfs.")) return fail_errno("getxattr", name);
-    if (size < 0) continue;
-    // What the disk refuses on a copy (security labels, say) it would have refused to the program itself.
-    (void)::fsetxattr(to, name.c_str(), value.data(), static_cast<size_t>(size), 0);
-  }
-  return {};
+Result<void> answer(int result, const char* call, const std::string& path) {
+  return result == 0 ? Result<void>{} : fail_errno(call, path);
 }
 
 /// What is no directory may be a special file.
@@ -73,23 +65,6 @@ Result<void> note_specials_of(const HeldParent& from, const HeldParent& to) {
 
 }  // namespace
 
-Attributes attributes_of(const struct stat& status) {
-  Attributes result;
-  result.inode_number = status.st_ino;
-  result.mode = status.st_mode;
-  // 1 is "not counted" for directories: those from the cluster are not in the local count (find(1) knows this form).
-  result.links = S_ISDIR(status.st_mode) ? 1 : status.st_nlink;
-  result.uid = status.st_uid;
-  result.gid = status.st_gid;
-  result.device = status.st_rdev;
-  result.size = static_cast<uint64_t>(status.st_size);
-  result.blocks = static_cast<uint64_t>(status.st_blocks);
-  result.accessed = timestamp_of(status.st_atim);
-  result.modified = timestamp_of(status.st_mtim);
-  result.changed = timestamp_of(status.st_ctim);
-  return result;
-}
-
 std::string join(std::string_view directory, std::string_view name) {
   std::string path(directory);
   if (!path.empty()) path += '/';
@@ -99,21 +74,29 @@ std::string join(std::string_view directory, std::string_view name) {
 
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
-Result<void> copy_bytes(int from, int to, uint64_t size) {
-  return copy_bytes([&](char* out, size_t most, uint64_t at) { return pread_full(from, out, most, at); }, to, size);
-}
-
-Result<void> copy_bytes(const codec::ReadAt& from, int to, uint64_t size) {
+Result<uint64_t> stream_bytes(const codec::ReadAt& from, uint64_t size, const codec::ByteSink& to) {
   std::string buffer(std::min<uint64_t>(size, kCopyPiece), '\0');
-  for (uint64_t offset = 0; offset < size;) {
+  uint64_t offset = 0;
+  while (offset < size) {
     INDUCTORFS_TRY_ASSIGN(const auto got,
                           from(buffer.data(), std::min<uint64_t>(buffer.size(), size - offset), offset));
     if (got == 0) break;
-    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), got), offset));
+    INDUCTORFS_TRY(to(std::string_view(buffer.data(), got)));
     takeover::note_progress();
     offset += got;
   }
-  return {};
+  return offset;
+}
+
+codec::ReadAt bytes_of(int file) {
+  return [file](char* out, size_t most, uint64_t at) { return pread_full(file, out, most, at); };
+}
+
+Result<uint64_t> copy_bytes(const codec::ReadAt& from, int to, uint64_t size) {
+  uint64_t written = 0;
+  return stream_bytes(from, size, [&](std::string_view piece) {
+    return pwrite_full(to, piece, std::exchange(written, written + piece.size()));
+  });
 }
 
 Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid_t group, mode_t mode,
@@ -129,7 +112,7 @@ Result<LocalTree> LocalTree::open(const std::string& directory, uid_t owner, gid
     INDUCTORFS_TRY_ASSIGN(const auto disk, tree.statistics());
     limits.bytes = disk.f_blocks / 2 * disk.f_frsize;
   }
-  tree.charges_ = std::make_unique<UserCharges>(limits);
+  tree.charges_ = std::make_unique<FileCharges>(limits);
   for (const char* name : {kViewFolder, kPendingFolder, kOrphanFolder, kStaleFolder}) {
     const auto made = tree.make_directory(name);
     if (!made && made.error().code() != ErrorCode::kExists) return fail(Error(made.error()).with_context(directory));
@@ -155,9 +138,12 @@ Result<HeldParent> LocalTree::held(std::string_view path) const {
 Result<void> LocalTree::dress_root() const { return give_to(kViewFolder, {owner_, group_, S_IFDIR | mode_}); }
 
 Result<std::vector<LocalTree::Item>> LocalTree::list(const std::string& path) const {
-  auto directory = open_directory(path);
-  if (directory) return list(std::move(*directory), path);
-  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<Item>{};
+  return list_if_there(open_directory(path), path);
+}
+
+Result<std::vector<LocalTree::Item>> list_if_there(Result<Fd> directory, const std::string& path) {
+  if (directory) return list_open(std::move(*directory), path);
+  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<LocalTree::Item>{};
   return fail(std::move(directory).error());
 }
 
@@ -166,8 +152,8 @@ Result<Fd> LocalTree::open_directory(const std::string& path) const {
   return open_at(at.fd(), at.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::string& path, size_t most) {
-  std::vector<Item> items;
+Result<std::vector<LocalTree::Item>> list_open(Fd directory, const std::string& path, size_t most) {
+  std::vector<LocalTree::Item> items;
   const Handle<DIR, ::closedir> stream(::fdopendir(directory.get()));
   if (!stream) return fail_errno("opendir", path);
   (void)directory.release();  // the stream owns it now
@@ -195,20 +181,20 @@ Result<std::vector<LocalTree::Item>> LocalTree::list(Fd directory, const std::st
   return items;
 }
 
-Result<std::vector<LocalTree::Item>> LocalTree::list_below(const Fd& directory, const std::string& below) {
+Result<std::vector<LocalTree::Item>> list_below(const Fd& directory, const std::string& below) {
   takeover::note_progress();
   const auto at = HeldParent::of(directory.get(), below.empty() ? "." : below);
   auto opened = at ? open_at(at->fd(), at->name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW) : fail(at.error());
-  if (opened) return list(std::move(*opened), below);
+  if (opened) return list_open(std::move(*opened), below);
   const auto code = opened.error().code();
-  if (code == ErrorCode::kNotFound || code == ErrorCode::kNotDirectory) return std::vector<Item>{};
+  if (code == ErrorCode::kNotFound || code == ErrorCode::kNotDirectory) return std::vector<LocalTree::Item>{};
   return fail(std::move(opened).error());
 }
 
 bool LocalTree::is_empty(const std::string& path) const {
   auto directory = open_directory(path);
   if (!directory) return directory.error().code() == ErrorCode::kNotFound;
-  const auto items = list(std::move(*directory), path, 1);
+  const auto items = list_open(std::move(*directory), path, 1);
   return items && items->empty();
 }
 
@@ -234,9 +220,9 @@ Result<void> LocalTree::rename(const std::string& from, const std::string& to, u
   const Fd replaced = flags == 0 ? losing(target) : Fd();
   const bool done = ::renameat2(source.fd(), source.name(), target.fd(), target.name(), flags) == 0;
   if (!done) return fail_errno("rename", from);
-  lost(replaced, to);
-  moved(target, from, to);
-  if ((flags & RENAME_EXCHANGE) != 0) moved(source, to, from);
+  if (replaced) charges_->lost(replaced.get(), to);
+  charges_->moved(target, from, to);
+  if ((flags & RENAME_EXCHANGE) != 0) charges_->moved(source, to, from);
   return {};
 }
 
@@ -244,7 +230,7 @@ Result<void> LocalTree::unlink(const std::string& path, bool must_exist) const {
   const auto at = held(path);
   const Fd file = at ? losing(*at) : Fd();
   if (at && ::unlinkat(at->fd(), at->name(), 0) == 0) {
-    lost(file, path);
+    if (file) charges_->lost(file.get(), path);
     return {};
   }
   const Error why = at ? error_from_errno(errno, "unlink", path) : at.error();
@@ -269,7 +255,7 @@ Result<void> LocalTree::link(const Fd& file, const std::string& to) const {
 Result<void> LocalTree::remove_tree(const std::string& path) const {
   const auto at = held(path);
   if (!at) return at.error().code() == ErrorCode::kNotFound ? Result<void>{} : fail(at.error());
-  forget_all(path);
+  charges_->forget_all(*this, path);
   return inductorfs::remove_tree(at->in_proc());  // from there on it follows nothing
 }
 
@@ -287,35 +273,6 @@ Result<void> LocalTree::make_view_directories(std::string_view path, const RootA
   return {};
 }
 
-Result<void> LocalTree::unshare(const std::string& path, EarlyCopy& early) const {
-  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  INDUCTORFS_TRY_ASSIGN(auto from, open_regular_file(at, path, O_RDONLY));
-  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(from.get()));
-  // Beside the other nameless files, so that the copy never shows in the view.
-  auto made = early.take(from.get());
-  const bool copied = made.has_value();
-  const std::string copy = copied ? made->name : in_folder(kOrphanFolder, "copy-" + std::to_string(status.st_ino));
-  if (!copied) (void)unlink(copy);  // left by a copy that failed
-  INDUCTORFS_TRY_ASSIGN(auto to, copied ? Result<Fd>(std::move(made->file)) : create_file(copy));
-  const auto undo = [&](Error error) -> Result<void> {
-    (void)unlink(copy);  // the error that is reported came first
-    return fail(std::move(error));
-  };
-  const uint64_t wanted = copied ? 0 : early.wanted(static_cast<uint64_t>(status.st_size));
-  if (auto rest = copy_bytes(from.get(), to.get(), wanted); !rest) return undo(rest.error());
-  if (auto marked = copy_xattrs(from.get(), to.get()); !marked) return undo(marked.error());
-  mark_changed(to.get(), status.st_ino);
-  if (auto given = give_copy(to.get(), {status.st_uid, status.st_gid, status.st_mode}, status.st_ino); !given) {
-    return undo(given.error());
-  }
-  const struct timespec times[2] = {status.st_atim, status.st_mtim};
-  (void)::futimens(to.get(), times);  // the write that follows changes them anyway
-  fail_point("unshare.copied");
-  if (auto renamed = rename(copy, path); !renamed) return undo(renamed.error());
-  fail_point("unshare.renamed");
-  return {};
-}
-
 Result<std::string> LocalTree::set_aside(const std::string& path) const {
   constexpr int kMost = 10'000;
   const size_t slash = path.rfind('/');
@@ -328,7 +285,7 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
     std::string place = in_folder(kSetAsideFolder, std::to_string(number));
     INDUCTORFS_TRY_ASSIGN(const auto to, held(place));
     if (::renameat2(directory.get(), name.c_str(), to.fd(), to.name(), RENAME_NOREPLACE) == 0) {
-      forget_all(place);
+      charges_->forget_all(*this, place);
       return place;
     }
     if (errno != EEXIST) return fail_errno("rename", path);
@@ -337,9 +294,137 @@ Result<std::string> LocalTree::set_aside(const std::string& path) const {
               std::string(kSetAsideFolder) + "/ holds " + std::to_string(kMost) + " items; remove some");
 }
 
-bool LocalTree::same_bytes(const std::string& one, const std::string& other, uint64_t most) const {
-  const auto a = open_file(one, false);
-  const auto b = open_file(other, false);
+// ---- what does as a system call of a similar name
+Result<Fd> LocalTree::create_file(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  return open_at(at.fd(), at.name(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode);
+}
+
+Result<void> LocalTree::make_directory(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  return answer(::mkdirat(at.fd(), at.name(), kDirectoryMode), "mkdir", path);
+}
+
+Result<void> LocalTree::remove_directory(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  const Fd directory = losing(at);
+  INDUCTORFS_TRY(answer(::unlinkat(at.fd(), at.name(), AT_REMOVEDIR), "rmdir", path));
+  if (directory) charges_->lost(directory.get(), path);
+  return {};
+}
+
+Result<void> LocalTree::make_special(const std::string& path, const FileOwner& owner, std::string_view target,
+                                     UserCharges::NewFile* made_for) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  INDUCTORFS_TRY(note_specials(at.fd()));
+  INDUCTORFS_TRY_ASSIGN(const auto file,
+                        open_at(at.fd(), at.name(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode));
+  // In this order: what a killed worker leaves is no file of somebody's.
+  Result<void> made = charges_->give(file.get(), owner, made_for);
+  if (made) made = pwrite_full(file.get(), target, 0);
+  if (!made) (void)unlink(path);  // the error that is reported came first
+  return made;
+}
+
+Result<void> LocalTree::make_symlink(const std::string& target, const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  return answer(::symlinkat(target.c_str(), at.fd(), at.name()), "symlink", path);
+}
+
+Result<std::string> LocalTree::read_link(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  std::string target(PATH_MAX, '\0');
+  const ssize_t size = ::readlinkat(at.fd(), at.name(), target.data(), target.size());
+  if (size < 0 && errno != EINVAL) return fail_errno("readlink", path);
+  if (size >= 0) return target.substr(0, static_cast<size_t>(size));
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  INDUCTORFS_TRY_ASSIGN(const auto owner, file_owner(named.get()));
+  if (!owner || !S_ISLNK(owner->mode)) return fail(ErrorCode::kInvalid, path + " is no symbolic link");
+  return inductorfs::read_file(AT_FDCWD, proc_path(named.get()), PATH_MAX);
+}
+
+Result<Fd> LocalTree::hold(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  return open_at(at.fd(), at.name(), O_PATH | O_NOFOLLOW);
+}
+
+Result<std::optional<struct stat>> LocalTree::stat(const std::string& path) const {
+  const auto named = hold(path);
+  if (!named) {
+    const auto code = named.error().code();
+    const bool is_absent = code == ErrorCode::kNotFound || code == ErrorCode::kNotDirectory;
+    return is_absent ? Result<std::optional<struct stat>>(std::nullopt) : fail(named.error());
+  }
+  INDUCTORFS_TRY_ASSIGN(auto status, status_of(named->get()));
+  return std::optional(status);
+}
+
+Result<void> LocalTree::give_to(const std::string& path, const FileOwner& owner, UserCharges::NewFile* made) const {
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  return charges_->give(named.get(), owner, made);
+}
+
+Result<void> LocalTree::set_owner(const std::string& path, std::optional<uid_t> uid, std::optional<gid_t> gid) const {
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(named.get()));
+  mode_t mode = status.st_mode;
+  if (!S_ISDIR(mode)) mode &= ~static_cast<mode_t>((mode & S_IXGRP) != 0 ? S_ISUID | S_ISGID : S_ISUID);
+  INDUCTORFS_TRY(set_file_owner(named.get(), {uid.value_or(status.st_uid), gid.value_or(status.st_gid), mode}));
+  charges_->look_again(named.get(), path);
+  return {};
+}
+
+Result<void> LocalTree::set_mode(const std::string& path, mode_t mode) const {
+  INDUCTORFS_TRY_ASSIGN(const auto named, hold(path));
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(named.get()));
+  return set_file_owner(named.get(), {status.st_uid, status.st_gid, (status.st_mode & S_IFMT) | (mode & 07777)});
+}
+
+Result<void> LocalTree::set_times(const std::string& path, const struct timespec* times) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  return answer(::utimensat(at.fd(), at.name(), times, AT_SYMLINK_NOFOLLOW), "utimens", path);
+}
+
+Result<std::string> LocalTree::xattr(const std::string& path, const std::string& name, size_t most) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  std::string value(most, '\0');
+  const ssize_t size = ::lgetxattr(at.in_proc().c_str(), name.c_str(), value.data(), value.size());
+  if (size < 0) return fail_errno("getxattr", name);
+  value.resize(static_cast<size_t>(size));
+  return value;
+}
+
+Result<std::vector<std::string>> LocalTree::xattr_names(const std::string& path) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  std::string text(kXattrLimit, '\0');
+  const ssize_t size = ::llistxattr(at.in_proc().c_str(), text.data(), text.size());
+  if (size < 0) return fail_errno("listxattr", path);
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin < static_cast<size_t>(size); begin += names.back().size() + 1) {
+    names.emplace_back(text.c_str() + begin);
+  }
+  return names;
+}
+
+Result<void> LocalTree::set_xattr(const std::string& path, const std::string& name,
+                                  std::optional<std::string_view> value, int flags) const {
+  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
+  const std::string whole = at.in_proc();
+  if (!value) return answer(::lremovexattr(whole.c_str(), name.c_str()), "removexattr", name);
+  return answer(::lsetxattr(whole.c_str(), name.c_str(), value->data(), value->size(), flags), "setxattr", name);
+}
+
+Result<struct statvfs> LocalTree::statistics() const {
+  struct statvfs result {};
+  if (::fstatvfs(root_.get(), &result) != 0) return fail_errno("statvfs");
+  return result;
+}
+
+Result<void> LocalTree::sync() const { return answer(::syncfs(root_.get()), "syncfs", {}); }
+
+bool same_bytes(const LocalTree& tree, const std::string& one, const std::string& other, uint64_t most) {
+  const auto a = tree.open_file(one, false);
+  const auto b = tree.open_file(other, false);
   if (!a || !b) return false;
   struct stat first {};
   struct stat second {};
@@ -357,62 +442,6 @@ bool LocalTree::same_bytes(const std::string& one, const std::string& other, uin
     takeover::note_progress();
   }
   return false;
-}
-
-Result<std::optional<std::string>> LocalTree::seal_of(int file) const {
-  std::array<char, 128> value{};
-  const ssize_t size = ::fgetxattr(file, kSealName, value.data(), value.size());
-  if (size < 0 && errno != ENODATA) return fail_errno("getxattr", kSealName);
-  if (size <= 0) return std::nullopt;
-  return std::string(value.data(), static_cast<size_t>(size));
-}
-
-Result<bool> LocalTree::is_stores(int file) const {
-  if (::fgetxattr(file, kSealName, nullptr, 0) >= 0) return true;
-  if (errno == EBADF && ::getxattr(proc_path(file).c_str(), kSealName, nullptr, 0) >= 0) return true;  // by O_PATH
-  return errno == ENODATA ? Result<bool>(false) : fail_errno("getxattr", kSealName);
-}
-
-Result<void> LocalTree::set_seal(int file, std::string_view digest_hex) const {
-  if (::fsetxattr(file, kSealName, digest_hex.data(), digest_hex.size(), 0) != 0) {
-    return fail_errno("setxattr", kSealName);
-  }
-  return {};
-}
-
-void LocalTree::remove_seal(int file) const {
-  (void)::fremovexattr(file, kSealName);  // one that stays costs the next writer a copy
-}
-
-bool LocalTree::is_changed(int file) const {
-  return ::fgetxattr(file, kChangedName, nullptr, 0) >= 0 || errno != ENODATA;
-}
-
-void LocalTree::mark_changed(int file, uint64_t instead_of) const {
-  const std::string value = std::to_string(instead_of);
-  // Without it the next start publishes what checks out.
-  (void)::fsetxattr(file, kChangedName, value.data(), value.size(), 0);
-}
-
-Result<std::optional<std::string>> LocalTree::read_mark(const std::string& path, const char* name) const {
-  INDUCTORFS_TRY_ASSIGN(const auto at, held(path));
-  std::array<char, kMarkLimit> value{};
-  const ssize_t size = ::lgetxattr(at.in_proc().c_str(), name, value.data(), value.size());
-  if (size < 0 && errno != ENODATA) return fail_errno("getxattr", name);
-  if (size < 0) return std::nullopt;
-  return std::string(value.data(), static_cast<size_t>(size));
-}
-
-std::optional<std::string> LocalTree::mark_of(const std::string& path, const char* name) const {
-  return read_mark(path, name).value_or(std::nullopt);
-}
-
-void LocalTree::set_mark(const std::string& path, const char* name, const std::string& value) const {
-  (void)set_xattr(path, name, value, 0);  // best effort
-}
-
-void LocalTree::remove_mark(const std::string& path, const char* name) const {
-  (void)set_xattr(path, name, std::nullopt, 0);  // most have none
 }
 
 }  // namespace inductorfs::vfs

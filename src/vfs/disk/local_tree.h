@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +14,10 @@
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/vfs/types.h"
-#include "vfs/disk/file_owner.h"
+#include "vfs/disk/file_charges.h"
 #include "vfs/disk/held_parent.h"
-#include "vfs/disk/user_charges.h"
 
 namespace inductorfs::vfs {
-
-class EarlyCopy;
 
 [[nodiscard]] inline int64_t modified_ns(const struct stat& status) {
   return status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
@@ -31,7 +27,7 @@ class EarlyCopy;
 /// (files of pending Triton sets), `orphans/` (deleted files that some process still has open), `stale/` (files for
 /// other facts of this host that the cluster is still to get) and `set-aside/` (files that could not be read). All
 /// paths are relative to that directory. There are regular files and directories of the daemon's own only; owners,
-/// modes and types are what vfs/disk/file_owner.h tells of them. No component of a path is ever followed if it is a
+/// modes and types are what vfs/disk/inode_marks.h tells of them. No component of a path is ever followed if it is a
 /// symbolic link, and users may exchange directories for files at any time. All calls that go by a path below the
 /// directory are here (tests/lint/check_paths.py). Calls block on the local disk.
 /// Safe for concurrent use.
@@ -82,11 +78,6 @@ class LocalTree {
   [[nodiscard]] Result<std::optional<struct stat>> stat(const std::string& path) const;
   [[nodiscard]] Result<std::vector<Item>> list(const std::string& path) const;
   [[nodiscard]] Result<Fd> open_directory(const std::string& path) const;
-  /// Lists the first `most` items of a directory that is open. `path` is for the error only.
-  [[nodiscard]] static Result<std::vector<Item>> list(Fd directory, const std::string& path, size_t most = SIZE_MAX);
-  /// Lists the directory that is at `below` in `directory`, wherever that is by now. It is a step of a walk, which
-  /// makes progress by it; what is no directory any more has no items.
-  [[nodiscard]] static Result<std::vector<Item>> list_below(const Fd& directory, const std::string& below);
   [[nodiscard]] bool is_empty(const std::string& path) const;
   /// Opens a regular file; kInvalid where another kind of file has got the name, which is never opened. An inode of the
   /// store's (is_stores()) is not opened to be written to: kBusy.
@@ -122,7 +113,8 @@ class LocalTree {
   /// nullptr: now.
   [[nodiscard]] Result<void> set_times(const std::string& path, const struct timespec* times) const;
   static constexpr size_t kXattrLimit = size_t{64} * 1024;  ///< XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h
-  [[nodiscard]] Result<std::string> xattr(const std::string& path, const std::string& name) const;
+  [[nodiscard]] Result<std::string> xattr(const std::string& path, const std::string& name,
+                                          size_t most = kXattrLimit) const;
   [[nodiscard]] Result<std::vector<std::string>> xattr_names(const std::string& path) const;
   /// Without a value: removes it.
   [[nodiscard]] Result<void> set_xattr(const std::string& path, const std::string& name,
@@ -130,105 +122,47 @@ class LocalTree {
   [[nodiscard]] Result<struct statvfs> statistics() const;
   /// Writes all that was changed to the disk.
   [[nodiscard]] Result<void> sync() const;
+  /// To look at a file, or to change what is noted of it.
+  [[nodiscard]] Result<Fd> hold(const std::string& path) const;
   /// For what takes the directory and the name apart (store::BlobStore::adopt, write_file_atomically).
   [[nodiscard]] Result<HeldParent> held(std::string_view path) const;
 
-  // ---- what users have; whoever gives a file to somebody, or changes its size, says so here
-  /// For files that are about to be made, and for what is reported.
-  [[nodiscard]] UserCharges& charges() const { return *charges_; }
-  [[nodiscard]] Result<void> give(int file, const FileOwner& owner, UserCharges::NewFile* made = nullptr) const;
-  /// Of a new file that has its bytes already: kOverQuota.
-  [[nodiscard]] Result<void> give_copy(int file, const FileOwner& owner, uint64_t replaced = 0) const;
-  /// Before an open file gets this size, if it has less: kOverQuota. After it charges().resize() is due.
-  [[nodiscard]] Result<void> admit_size(int file, uint64_t size) const;
-  /// After the store was offered a sealed file; whether it has taken it, `blob` tells, its file of these bytes.
-  void charge_sealed(int file, int blob) const;
-  /// After the file at the path has got it as a further name.
-  void gained_name(const std::string& path) const;
-  /// The store has let go of a blob (store::LeftListener).
-  void left_store(uint64_t inode, uint64_t size) const { charges_->left_store(inode, size); }
-  /// Counts what an earlier daemon left. Blocks for a walk over all files; others may change them meanwhile.
-  void count_all(const std::stop_token& stop) const;
+  /// What users have.
+  [[nodiscard]] FileCharges& charges() const { return *charges_; }
 
   /// Makes every missing directory of view/<path> with this owner and mode.
   [[nodiscard]] Result<void> make_view_directories(std::string_view path, const RootAccess& access) const;
   /// Moves what lies at a path of the view to set-aside/<number>, by the descriptor of its directory, because the path
   /// itself may be longer than kPathLimit. Returns its new path.
   [[nodiscard]] Result<std::string> set_aside(const std::string& path) const;
-  /// Compares two files of at most `most` bytes; false also when one of the two is larger, or cannot be read.
-  [[nodiscard]] bool same_bytes(const std::string& one, const std::string& other, uint64_t most) const;
-  /// Copies the file and renames the copy over it: the path then names an inode of its own, with the same
-  /// mode, owner, times and extended attributes, whose bytes no other name shares. `early` has the bytes if they were
-  /// copied before, and says how many of them are wanted.
-  [[nodiscard]] Result<void> unshare(const std::string& path, EarlyCopy& early) const;
-
-  /// The seal is an extended attribute of the file's inode. It is there before the store can have the inode, empty at
-  /// first, and holds the digest when that was handed to the publish queue, so that a restart knows what was. A mount
-  /// begins on no disk that keeps no such attributes.
-  /// Returns the digest in a seal. An error of the disk is no absence.
-  [[nodiscard]] Result<std::optional<std::string>> seal_of(int file) const;
-  /// Says whether the file has a seal, empty or not: the store may have its inode.
-  [[nodiscard]] Result<bool> is_stores(int file) const;
-  [[nodiscard]] Result<void> set_seal(int file, std::string_view digest_hex) const;
-  /// Of a file whose inode the store has not taken.
-  void remove_seal(int file) const;
-  /// Says whether the file is a copy that was made to be written to, or may be one: if it is not sealed, it stays
-  /// private, and no start seals it.
-  [[nodiscard]] bool is_changed(int file) const;
-  /// Marks such a copy. `instead_of` is the inode whose place the copy takes, until the node that has that inode knows
-  /// the copy; 0: it takes no inode's place.
-  void mark_changed(int file, uint64_t instead_of) const;
-
-  /// Reads a further mark on a file's inode, of at most kMarkLimit bytes.
-  [[nodiscard]] Result<std::optional<std::string>> read_mark(const std::string& path, const char* name) const;
-  /// The same where a mark that cannot be read may count as none: nothing is shared, or destroyed, for want of it.
-  [[nodiscard]] std::optional<std::string> mark_of(const std::string& path, const char* name) const;
-  /// Sets a mark, best effort: a file without a mark is private at the next start.
-  void set_mark(const std::string& path, const char* name, const std::string& value) const;
-  void remove_mark(const std::string& path, const char* name) const;
-  static constexpr size_t kMarkLimit = 4096;
-
-  static constexpr const char* kChangedName = "user.inductorfs.changed";
-  static constexpr const char* kSealName = "user.inductorfs.sealed";
-  static constexpr const char* kDamagedSeal = "damaged";  ///< the seal of a file that has other bytes than the disk got
-  static constexpr const char* kScopeName = "user.inductorfs.scope";        ///< scopes that the file's writers fitted
-  static constexpr const char* kPrivateName = "user.inductorfs.private";    ///< why the file never leaves the host
-  static constexpr const char* kDisputedName = "user.inductorfs.disputed";  ///< in pending/: KeyState::Put
-  static constexpr const char* kLeftName = "user.inductorfs.left";    ///< of a set that nobody completed (KeySets)
-  static constexpr const char* kUnseen = "new";                       ///< its value until a start has met the file
-  static constexpr const char* kModeName = "user.inductorfs.mode";    ///< somebody chose the mode by chmod(2)
-  static constexpr const char* kSeenName = "user.inductorfs.seen";    ///< GroupViews::mark_view()
-  static constexpr const char* kEntryName = "user.inductorfs.entry";  ///< in stale/: the file's canonical path
 
  private:
-  /// To look at, or to change what is noted of it.
-  [[nodiscard]] Result<Fd> hold(const std::string& path) const;
-  // local_charges.cc
-  [[nodiscard]] std::optional<UserCharges::Owner> owner_of(int file, const std::string& path) const;
-  [[nodiscard]] bool has_blob(int file) const;
-  void charge(int file, const std::string& path) const;
-  /// What has a name that is about to go; none where there is none.
-  [[nodiscard]] static Fd losing(const HeldParent& at);
-  void lost(const Fd& file, const std::string& path) const;
-  void moved(const HeldParent& to, const std::string& from, const std::string& path) const;
-  void forget_all(const std::string& path) const;
-  [[nodiscard]] bool count_below(const std::string& path, mode_t type, const std::stop_token& stop) const;
-
   Fd root_;
   Fd view_;  ///< most paths begin here
   uid_t owner_ = 0;
   gid_t group_ = 0;
   mode_t mode_ = 0755;
-  std::unique_ptr<UserCharges> charges_;
+  std::unique_ptr<FileCharges> charges_;
 };
 
-[[nodiscard]] Attributes attributes_of(const struct stat& status);
+/// Lists the first `most` items of a directory that is open. `path` is for the error only.
+[[nodiscard]] Result<std::vector<LocalTree::Item>> list_open(Fd directory, const std::string& path,
+                                                             size_t most = SIZE_MAX);
+/// Lists what open_directory() returned, whole; nothing when it is not there.
+[[nodiscard]] Result<std::vector<LocalTree::Item>> list_if_there(Result<Fd> directory, const std::string& path);
+/// Lists the directory that is at `below` in `directory`, wherever that is by now. It is a step of a walk, which
+/// makes progress by it; what is no directory any more has no items.
+[[nodiscard]] Result<std::vector<LocalTree::Item>> list_below(const Fd& directory, const std::string& below);
 /// Returns "directory/name".
 [[nodiscard]] std::string join(std::string_view directory, std::string_view name);
 /// Returns /proc/self/fd/N: a name for an open file that system calls by path accept.
 [[nodiscard]] std::string proc_path(int fd);
-/// Copies the first `size` bytes of something to the start of a file.
-[[nodiscard]] Result<void> copy_bytes(const codec::ReadAt& from, int to, uint64_t size);
-[[nodiscard]] Result<void> copy_bytes(int from, int to, uint64_t size);
+/// Hands on the first `size` bytes of something, piece by piece; returns how many there were.
+[[nodiscard]] Result<uint64_t> stream_bytes(const codec::ReadAt& from, uint64_t size, const codec::ByteSink& to);
+/// Copies them to the start of a file.
+[[nodiscard]] Result<uint64_t> copy_bytes(const codec::ReadAt& from, int to, uint64_t size);
+[[nodiscard]] codec::ReadAt bytes_of(int file);
+/// Compares two files of at most `most` bytes; false also when one of the two is larger, or cannot be read.
+[[nodiscard]] bool same_bytes(const LocalTree& tree, const std::string& one, const std::string& other, uint64_t most);
 
 }  // namespace inductorfs::vfs

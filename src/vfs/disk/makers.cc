@@ -20,7 +20,7 @@ constexpr std::string_view kAnybody = "*";
 
 /// Empty where there is none; an error where the disk does not tell.
 Result<std::string> mark_on(int file) {
-  std::array<char, LocalTree::kMarkLimit> value{};
+  std::array<char, kMarkLimit> value{};
   const ssize_t size = ::fgetxattr(file, kName, value.data(), value.size());
   if (size >= 0) return std::string(value.data(), static_cast<size_t>(size));
   if (errno == ENODATA || errno == EOPNOTSUPP) return std::string();  // the latter: another file is mounted over it

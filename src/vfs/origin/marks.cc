@@ -113,27 +113,27 @@ std::optional<std::string> Marks::judge(const std::string& path, layout::Family 
 
 Provenance Marks::read(const std::string& place) const {
   Provenance result;
-  const auto why_private = disk_.read_mark(place, LocalTree::kPrivateName);
+  const auto why_private = read_mark(disk_, place, kPrivateMark);
   const bool is_unread = !why_private && is_of_host(why_private.error().code());
   if (is_unread) result.why_private = "the disk does not say whether it is private";
   if (why_private) result.why_private = why_private->value_or("");
-  if (!result.is_private()) result.scopes = disk_.mark_of(place, LocalTree::kScopeName).value_or("");
+  if (!result.is_private()) result.scopes = mark_of(disk_, place, kScopeMark).value_or("");
   return result;
 }
 
 void Marks::write(const std::string& place, const Provenance& before, const Provenance& now) const {
   const bool shows_scopes = !now.is_private() && now.unjudged.empty() && !now.scopes.empty();
   if (shows_scopes) {
-    disk_.set_mark(place, LocalTree::kScopeName, now.scopes);
+    set_mark(disk_, place, kScopeMark, now.scopes);
     fail_point("mark.written");
   } else if (!before.scopes.empty()) {
-    disk_.remove_mark(place, LocalTree::kScopeName);
+    remove_mark(disk_, place, kScopeMark);
   }
   if (now.is_private() && now.why_private == before.why_private) return;  // or the disk did not say (read())
   if (now.is_private()) {
-    disk_.set_mark(place, LocalTree::kPrivateName, now.why_private);
+    set_mark(disk_, place, kPrivateMark, now.why_private);
   } else if (before.is_private()) {
-    disk_.remove_mark(place, LocalTree::kPrivateName);
+    remove_mark(disk_, place, kPrivateMark);
   }
 }
 

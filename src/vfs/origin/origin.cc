@@ -8,7 +8,6 @@
 #include "vfs/read/group_views.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/shown_attributes.h"
 #include "vfs/tree/view_files.h"
 

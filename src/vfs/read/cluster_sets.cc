@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
@@ -19,7 +18,7 @@ Result<void> take_place_of_left(RootTree& tree, const NodePtr& directory, const 
   for (const auto& item : set) {
     const std::string& name = item.first;
     const std::string place = LocalTree::view(join(path, name));
-    if (!tree.disk().mark_of(place, LocalTree::kLeftName)) continue;
+    if (!mark_of(tree.disk(), place, kLeftMark)) continue;
     const NodePtr node = tree.nodes().child(directory, name);
     if (node && tree.nodes().links_of(node) <= 1) {
       const std::string orphan = LocalTree::orphan(node->id);

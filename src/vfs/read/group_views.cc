@@ -11,7 +11,6 @@
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
@@ -37,7 +36,7 @@ void GroupViews::mark_view(const std::string& place, const std::vector<std::stri
     // in one working directory, so that everybody is shown an absolute one.
     const bool elsewhere =
         named && named->starts_with('/') && *named != seen && !named->starts_with(seen_by(writer, {}) + "/");
-    if (elsewhere) disk_.set_mark(join(place, name), LocalTree::kSeenName, seen);
+    if (elsewhere) set_mark(disk_, join(place, name), kSeenMark, seen);
   }
 }
 
@@ -138,7 +137,7 @@ std::string GroupViews::directory_of(const NodePtr& node, const std::string& key
     return node->content.with([&](const Content& content) -> std::string {
       if (content.rendered) return content.group_directory;
       const auto place = tree_.location(*node, content);
-      return place ? disk_.mark_of(*place, LocalTree::kSeenName).value_or("") : "";
+      return place ? mark_of(disk_, *place, kSeenMark).value_or("") : "";
     });
   });
   if (!known.empty()) return known;

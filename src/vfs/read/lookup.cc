@@ -11,7 +11,6 @@
 #include "inductorfs/layout/layout.h"
 #include "vfs/read/group_views.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/shown_attributes.h"
 #include "vfs/tree/view_files.h"
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "inductorfs/base/fail_point.h"
-#include "inductorfs/takeover/request_slots.h"
 #include "vfs/nodes/entry_mode.h"
 #include "vfs/read/group_views.h"
 #include "vfs/tree/parcel_files.h"
@@ -21,7 +20,6 @@ namespace {
 
 constexpr mode_t kDirectoryMode = 0755;
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr size_t kPiece = size_t{1} << 20;
 
 /// As mode_of() for entries: everybody may read what the cluster has, and nobody but the owner writes to it.
 mode_t mode_of(const codec::ParcelItem& item) {
@@ -31,7 +29,7 @@ mode_t mode_of(const codec::ParcelItem& item) {
 }
 
 Result<void> dress(const LocalTree& disk, const Fd& file, mode_t mode, int64_t time_ns, const RootAccess& access) {
-  INDUCTORFS_TRY(disk.give(file.get(), {access.uid, access.gid, mode}));
+  INDUCTORFS_TRY(disk.charges().give(file.get(), {access.uid, access.gid, mode}));
   timespec time{time_ns / kSecond, time_ns % kSecond};
   if (time.tv_nsec < 0) {
     time.tv_nsec += kSecond;
@@ -43,16 +41,9 @@ Result<void> dress(const LocalTree& disk, const Fd& file, mode_t mode, int64_t t
 }
 
 Result<void> copy_body(const store::BlobFile& from, uint64_t at, int to, const codec::ParcelItem& item) {
-  std::string buffer(std::min<uint64_t>(item.size, kPiece), '\0');
-  for (uint64_t offset = 0; offset < item.size;) {
-    const size_t want = std::min<uint64_t>(buffer.size(), item.size - offset);
-    INDUCTORFS_TRY_ASSIGN(const auto got, from.read(buffer.data(), want, at + offset));
-    if (got == 0) return fail(ErrorCode::kCorrupt, "a parcel that is shorter than it says");
-    INDUCTORFS_TRY(pwrite_full(to, std::string_view(buffer.data(), got), offset));
-    takeover::note_progress();
-    offset += got;
-  }
-  return {};
+  const auto body = [&](char* out, size_t most, uint64_t offset) { return from.read(out, most, at + offset); };
+  INDUCTORFS_TRY_ASSIGN(const auto copied, copy_bytes(body, to, item.size));
+  return copied == item.size ? Result<void>{} : fail(ErrorCode::kCorrupt, "a parcel that is shorter than it says");
 }
 
 /// With the paths below the mountpoint: every process reads this file (GroupViews::for_index()).
@@ -177,7 +168,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
       INDUCTORFS_TRY(copy_body(blob, begin, file.get(), item));
     }
     if (!directory && item.path != site.name) {
-      disk_.set_mark(path, LocalTree::kScopeName, known.scope);
+      set_mark(disk_, path, kScopeMark, known.scope);
       mark_member(disk_, path);
     }
     return dress(disk_, file, S_IFREG | mode_of(item), mtime_of(known.entry), access);
@@ -195,7 +186,7 @@ Result<std::string> Parcels::unpack_aside(const Site& site, const catalog::Known
     return dress(disk_, opened, S_IFDIR | kDirectoryMode, mtime_of(known.entry), access);
   };
   if (auto done = dress_place(); !done) return undo(done.error());
-  disk_.set_mark(marked, LocalTree::kScopeName, known.scope);
+  set_mark(disk_, marked, kScopeMark, known.scope);
   set_parcel_mark(disk_, marked, {known.entry.digest, true});
   return place;
 }
@@ -213,7 +204,7 @@ Result<void> Parcels::place_index(const Site& site, const std::string& aside, co
   const auto to = [&](const std::string& name) { return LocalTree::view(join(parent_path(site.path), name)); };
   for (const auto& item : head.items) {
     if (item.path == site.name || !disk_.stat(to(item.path)).value_or(std::nullopt)) continue;
-    if (disk_.same_bytes(from(item.path), to(item.path), UINT64_MAX)) continue;
+    if (same_bytes(disk_, from(item.path), to(item.path), UINT64_MAX)) continue;
     if (!is_left_member(disk_, to(item.path))) {
       return fail(ErrorCode::kBusy, item.path + " is another writer's here; remove it, so that the cluster's can come");
     }

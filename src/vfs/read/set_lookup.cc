@@ -5,6 +5,7 @@
 
 #include "vfs/read/lookup.h"
 #include "vfs/tree/paths.h"
+#include "vfs/tree/shown_attributes.h"
 
 /// Lookups in Triton key directories: whose files one shows (see KeyState).
 

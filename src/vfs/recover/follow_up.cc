@@ -9,7 +9,6 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
@@ -102,7 +101,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   if (rule.form == layout::Form::kIndex && (pins_parcel(path) || is_changed_parcel(disk_, place))) return;
   const auto file = disk_.open_file(place, false);
   if (!file) return;
-  const auto read = disk_.seal_of(file->get());
+  const auto read = seal_of(file->get());
   if (!read) return;  // a takeover: it stays as it was, until the next one
   if (const auto& seal = *read) {
     const auto digest = codec::Digest::from_hex(*seal);
@@ -112,7 +111,7 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
     if (digest && !in_set && sealing_.may_be_unpublished(path)) sealing_.publish_again(path);
     return;
   }
-  if (disk_.is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;
+  if (is_changed(file->get()) || layout::classify(path).family == layout::Family::kTritonKernel) return;
   // Its compiler is at work: the end of that seals it.
   if (is_being_built(directory, name, siblings)) return;
   const Provenance found = marks_.read(place);

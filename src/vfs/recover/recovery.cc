@@ -13,7 +13,6 @@
 #include "inductorfs/base/log.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 /// What an earlier life left on the disk. Runs before the first request.
@@ -133,7 +132,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   const bool in_set = family == layout::Family::kTritonKernel;  // recover_group sees to its marks
   const std::string view_path = LocalTree::view(path);
   auto file = disk_.open_file(view_path, false);
-  const auto read = file ? disk_.seal_of(file->get()) : fail(file.error());
+  const auto read = file ? seal_of(file->get()) : fail(file.error());
   if (!read && is_of_host(read.error().code())) return set_aside(path, read.error(), torn);
   if (!read) return;
   const auto& seal = *read;
@@ -143,8 +142,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
     fail_point("recovery.removed");
     if (is_told("recovery.removed")) log::warning("recovery.removed", {{"path", path}, {"why", why}});
   };
-  if (!disk_.is_stores(file->get()).value_or(true) && is_blob(store_, file->get()))
-    (void)disk_.set_seal(file->get(), {});
+  if (!is_stores(file->get()).value_or(true) && is_blob(store_, file->get())) (void)set_seal(file->get(), {});
   if (seal && !sealed) return remove("its bytes were found damaged");
   if (sealed) {
     const auto digest = torn ? digest_to_seal(file->get(), path) : *sealed;
@@ -166,7 +164,7 @@ void Recovery::recover_file(const std::string& directory, const std::string& nam
   }
   const bool fits = !in_set && stale_.recover_provenance(path);
   // A job may still be writing to it, after a kill of the worker, or open it again while it is hashed.
-  if (fits && !disk_.is_changed(file->get()) && !in_place_.add_left(path)) sealing_.seal_later(path);
+  if (fits && !is_changed(file->get()) && !in_place_.add_left(path)) sealing_.seal_later(path);
 }
 
 /// One that came with an index which has left: nobody reads it any more.
@@ -195,8 +193,7 @@ void Recovery::recover_parcel(const std::string& path, bool torn) {
     return;  // Lookup takes it away when the cluster has it no more
   }
   // One that nobody gave its name by a rename: nothing tells when it is complete.
-  const bool witnessed =
-      mark || disk_.mark_of(place, LocalTree::kScopeName).has_value() || form_of(path) == layout::Form::kIndex;
+  const bool witnessed = mark || mark_of(disk_, place, kScopeMark).has_value() || form_of(path) == layout::Form::kIndex;
   if (!witnessed || !stale_.recover_provenance(path) || is_changed_parcel(disk_, place)) return;
   if (mark) {
     pins_.with([&](Pins& pins) { pins.sealed_paths[mark->digest] = path; });
@@ -212,20 +209,20 @@ void Recovery::recover_left(const std::string& path, bool torn) {
   if (!read && is_of_host(read.error().code())) return set_aside(path, read.error(), torn);
   const std::string seal = read.value_or("");
   const auto sealed = codec::Digest::from_hex(seal);
-  if (seal == LocalTree::kDamagedSeal) return (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
+  if (seal == kDamagedSeal) return (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
   if (!sealed) {
     // Somebody's own: it stays as it would on a local disk. It may also be of a set whose commit was cut.
-    if (disk_.mark_of(LocalTree::view(path), LocalTree::kChangedName)) return;
+    if (mark_of(disk_, LocalTree::view(path), kChangedMark)) return;
     // What no start has seen yet may lack any of its bytes.
-    const auto mark = disk_.mark_of(LocalTree::view(path), LocalTree::kLeftName);
-    if (torn && (!mark || *mark == LocalTree::kUnseen)) {
+    const auto mark = mark_of(disk_, LocalTree::view(path), kLeftMark);
+    if (torn && (!mark || *mark == kUnseenLeft)) {
       (void)disk_.unlink(LocalTree::view(path));  // as in recover_file
       if (is_told("recovery.removed")) {
         log::warning("recovery.removed", {{"path", path}, {"why", "not sealed when the host went down"}});
       }
       return;
     }
-    return disk_.set_mark(LocalTree::view(path), LocalTree::kLeftName, "1");
+    return set_mark(disk_, LocalTree::view(path), kLeftMark, "1");
   }
   const auto file = disk_.open_file(LocalTree::view(path), false);
   const auto digest = torn && file ? digest_to_seal(file->get(), path) : *sealed;

@@ -9,7 +9,6 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {

@@ -10,7 +10,6 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/number.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/shown_attributes.h"
 #include "vfs/tree/view_files.h"
 

@@ -12,7 +12,6 @@
 #include "vfs/disk/local_tree.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
@@ -92,7 +91,7 @@ class Checker {
       return findings_.add({name_ + "/" + place, "cannot be read", false, {}});
     }
     const auto inode = store_.inodes.find(info.st_ino);
-    const auto read = tree_.seal_of(file->get());
+    const auto read = seal_of(file->get());
     if (!read) return findings_.add({name_ + "/" + place, "cannot be read", false, {}});
     const auto& seal = *read;
     if (!seal) {

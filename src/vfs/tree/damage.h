@@ -13,7 +13,7 @@
 
 namespace inductorfs::vfs {
 
-/// What was found damaged on the disk: files of the view that are marked for it (LocalTree::kDamagedSeal), by any
+/// What was found damaged on the disk: files of the view that are marked for it (kDamagedSeal), by any
 /// thread, until the `janitor` has taken their names away. The mark lies on the inode, so that it outlives the process.
 /// Safe for concurrent use.
 class Damage {
@@ -30,7 +30,7 @@ class Damage {
   /// Marks the file of a blob, unless it is -1.
   void note(const codec::Digest& digest, int file) {
     // Where the disk takes no mark, it may take the name away.
-    if (file >= 0 && disk_.is_stores(file).value_or(true)) (void)disk_.set_seal(file, LocalTree::kDamagedSeal);
+    if (file >= 0 && is_stores(file).value_or(true)) (void)set_seal(file, kDamagedSeal);
     state_.notify_with([&](State& state) { state.found.blobs.push_back(digest); });
   }
   void note_parcel(const std::string& path) {

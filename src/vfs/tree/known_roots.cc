@@ -61,8 +61,6 @@ bool KnownRoots::insert(Roots& roots, const layout::Name& entry, uid_t owner, bo
 }
 
 std::vector<std::string> KnownRoots::take_left() {
-  const bool none = roots_.read([](const Roots& roots) { return roots.left.empty(); });
-  if (none) return {};
   return roots_.write([](Roots& roots) { return std::exchange(roots.left, {}); });
 }
 

@@ -15,7 +15,6 @@
 namespace inductorfs::vfs {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 20;
 constexpr size_t kMostLevels = 8;
 
 Result<Fd> open_below(const Fd& directory, const std::string& path, int flags) {
@@ -48,7 +47,7 @@ Result<void> add_item(ParcelFiles& files, const std::string& path) {
 Result<void> add_below(ParcelFiles& files, const std::string& below, size_t level) {
   if (level > kMostLevels) return fail(ErrorCode::kNotSupported, below + " is too deep");
   INDUCTORFS_TRY_ASSIGN(auto opened, open_below(files.directory, below.empty() ? "." : below, O_DIRECTORY));
-  INDUCTORFS_TRY_ASSIGN(const auto names, LocalTree::list(std::move(opened), below, codec::kParcelItemLimit + 1));
+  INDUCTORFS_TRY_ASSIGN(const auto names, list_open(std::move(opened), below, codec::kParcelItemLimit + 1));
   for (const auto& name : names) {
     const std::string path = below.empty() ? name.name : join(below, name.name);
     INDUCTORFS_TRY(add_item(files, path));
@@ -83,16 +82,8 @@ Result<void> pack_file(const ParcelFiles& files, size_t number, const codec::Byt
                     static_cast<uint64_t>(status.st_size) == (is_index ? files.index_size : item.size);
   if (!same) return fail(ErrorCode::kBusy, item.path + " has changed");
   if (is_index) return sink(files.index);
-  std::string buffer(std::min<uint64_t>(item.size, kPiece), '\0');
-  for (uint64_t offset = 0; offset < item.size;) {
-    const size_t want = std::min<uint64_t>(buffer.size(), item.size - offset);
-    INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file->get(), buffer.data(), want, offset));
-    if (got == 0) return fail(ErrorCode::kBusy, item.path + " has changed");
-    INDUCTORFS_TRY(sink(std::string_view(buffer.data(), got)));
-    offset += got;
-    takeover::note_progress();
-  }
-  return {};
+  INDUCTORFS_TRY_ASSIGN(const auto packed, stream_bytes(bytes_of(file->get()), item.size, sink));
+  return packed == item.size ? Result<void>{} : fail(ErrorCode::kBusy, item.path + " has changed");
 }
 
 }  // namespace

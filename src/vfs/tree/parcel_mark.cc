@@ -37,7 +37,7 @@ std::optional<std::string> origin_and_state(const LocalTree& tree, const std::st
 }  // namespace
 
 std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::string& place) {
-  const auto text = tree.mark_of(place, kParcelName);
+  const auto text = mark_of(tree, place, kParcelName);
   constexpr size_t kHexSize = codec::Digest::kSize * 2;
   if (!text || text->size() <= kHexSize || (*text)[kHexSize] != ' ') return std::nullopt;
   const auto digest = codec::Digest::from_hex(text->substr(0, kHexSize));
@@ -50,27 +50,27 @@ std::optional<ParcelMark> parcel_mark_of(const LocalTree& tree, const std::strin
 
 void set_parcel_mark(const LocalTree& tree, const std::string& place, const ParcelMark& mark) {
   if (const auto rest = origin_and_state(tree, place, mark.fetched)) {
-    tree.set_mark(place, kParcelName, mark.digest.to_hex() + " " + *rest);
+    set_mark(tree, place, kParcelName, mark.digest.to_hex() + " " + *rest);
   }
 }
 
 bool is_changed_parcel(const LocalTree& tree, const std::string& place) {
-  const auto mark = tree.read_mark(place, kParcelName);
+  const auto mark = read_mark(tree, place, kParcelName);
   return (mark ? mark->has_value() : is_of_host(mark.error().code())) && !parcel_mark_of(tree, place);
 }
 
 void end_parcel_mark(const LocalTree& tree, const std::string& place) {
-  if (tree.mark_of(place, kParcelName) || tree.mark_of(place, LocalTree::kScopeName)) {
-    tree.set_mark(place, kParcelName, kChanged);
+  if (mark_of(tree, place, kParcelName) || mark_of(tree, place, kScopeMark)) {
+    set_mark(tree, place, kParcelName, kChanged);
   }
 }
 
-void forget_parcel_mark(const LocalTree& tree, const std::string& place) { tree.remove_mark(place, kParcelName); }
+void forget_parcel_mark(const LocalTree& tree, const std::string& place) { remove_mark(tree, place, kParcelName); }
 
-void mark_member(const LocalTree& tree, const std::string& place) { tree.set_mark(place, kParcelName, kMember); }
+void mark_member(const LocalTree& tree, const std::string& place) { set_mark(tree, place, kParcelName, kMember); }
 
 bool is_left_member(const LocalTree& tree, const std::string& place) {
-  return tree.mark_of(place, kParcelName) == kMember;
+  return mark_of(tree, place, kParcelName) == kMember;
 }
 
 void remove_parcel(const LocalTree& tree, const std::string& place) { (void)tree.remove_tree(place); }

@@ -10,19 +10,12 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/layout/layout.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
 namespace {
 
 constexpr size_t kNameLimit = 255;
-
-Result<std::vector<LocalTree::Item>> items_of(Result<Fd> directory, const std::string& path) {
-  if (directory) return LocalTree::list(std::move(*directory), path);
-  if (directory.error().code() == ErrorCode::kNotFound) return std::vector<LocalTree::Item>{};
-  return fail(std::move(directory).error());
-}
 
 }  // namespace
 
@@ -233,17 +226,17 @@ bool RootTree::is_sealed(const Node& node, const Content& content) {
   const auto file = place ? disk_.open_file(*place, false) : Result<Fd>(fail(place.error()));
   // What cannot be looked at may be the store's: a writer gets a copy, or the error.
   if (!file) return file.error().code() != ErrorCode::kNotFound;
-  return disk_.is_stores(file->get()).value_or(true);
+  return is_stores(file->get()).value_or(true);
 }
 
 Result<void> RootTree::seal(const Node& node, int file) {
   descriptors_.drop(node.id);
-  INDUCTORFS_TRY_ASSIGN(const bool has_one, disk_.is_stores(file));
-  return has_one ? Result<void>{} : disk_.set_seal(file, {});
+  INDUCTORFS_TRY_ASSIGN(const bool has_one, is_stores(file));
+  return has_one ? Result<void>{} : set_seal(file, {});
 }
 
 Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const std::string& path) {
-  return items_of(moves_.read([&](const Moves&) { return disk_.open_directory(LocalTree::view(path)); }), path);
+  return list_if_there(moves_.read([&](const Moves&) { return disk_.open_directory(LocalTree::view(path)); }), path);
 }
 
 Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const Node& directory) {
@@ -252,7 +245,7 @@ Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const Node& director
     path = nodes_.path_of(directory);
     return path ? disk_.open_directory(LocalTree::view(*path)) : fail(ErrorCode::kNotFound);
   });
-  return items_of(std::move(opened), path.value_or(""));
+  return list_if_there(std::move(opened), path.value_or(""));
 }
 
 bool RootTree::has_something(const std::string& path) const {

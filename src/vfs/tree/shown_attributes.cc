@@ -12,26 +12,41 @@
 namespace inductorfs::vfs {
 namespace {
 
-Attributes attributes_of_entry(const codec::Entry& entry, uint64_t size, const RootAccess& access) {
-  Attributes result;
-  result.mode = S_IFREG | mode_of(entry);
-  result.uid = access.uid;
-  result.gid = access.gid;
-  result.size = size;
-  result.blocks = (size + 511) / 512;
-  constexpr int64_t kSecond = 1'000'000'000;
-  const int64_t modified = mtime_of(entry);
-  result.modified = {modified / kSecond, modified % kSecond};
-  result.accessed = result.changed = result.modified;
-  return result;
-}
+Timestamp timestamp_of(const struct timespec& time) { return {time.tv_sec, time.tv_nsec}; }
 
 }  // namespace
 
+Attributes attributes_of(const struct stat& status) {
+  Attributes result;
+  result.inode_number = status.st_ino;
+  result.mode = status.st_mode;
+  // 1 is "not counted" for directories: those from the cluster are not in the local count (find(1) knows this form).
+  result.links = S_ISDIR(status.st_mode) ? 1 : status.st_nlink;
+  result.uid = status.st_uid;
+  result.gid = status.st_gid;
+  result.device = status.st_rdev;
+  result.size = static_cast<uint64_t>(status.st_size);
+  result.blocks = static_cast<uint64_t>(status.st_blocks);
+  result.accessed = timestamp_of(status.st_atim);
+  result.modified = timestamp_of(status.st_mtim);
+  result.changed = timestamp_of(status.st_ctim);
+  return result;
+}
+
 void ShownAttributes::set_of_entry(const Node& node, Content& content, const layout::Name& entry) const {
-  const uint64_t size = content.rendered ? content.rendered->size() : content.entry.size;
-  content.attributes = attributes_of_entry(content.entry, size, known_roots_.access_of_entries(entry));
-  content.attributes.inode_number = node.inode_number;
+  constexpr int64_t kSecond = 1'000'000'000;
+  const RootAccess access = known_roots_.access_of_entries(entry);
+  const int64_t modified = mtime_of(content.entry);
+  Attributes shown;
+  shown.inode_number = node.inode_number;
+  shown.mode = S_IFREG | mode_of(content.entry);
+  shown.uid = access.uid;
+  shown.gid = access.gid;
+  shown.size = content.rendered ? content.rendered->size() : content.entry.size;
+  shown.blocks = (shown.size + 511) / 512;
+  shown.modified = {modified / kSecond, modified % kSecond};
+  shown.accessed = shown.changed = shown.modified;
+  content.attributes = shown;
   content.attributes_valid = true;
 }
 
@@ -84,7 +99,7 @@ void ShownAttributes::show_change(const Node& node, Content& content, const std:
 
 bool ShownAttributes::mode_is_chosen(const Node& node, const Content& content) const {
   const auto place = tree_.location(node, content);
-  return place && disk_.mark_of(*place, LocalTree::kModeName);
+  return place && mark_of(disk_, *place, kModeMark);
 }
 
 void ShownAttributes::keep_mode(const Node& node, Content& content) {
@@ -98,7 +113,7 @@ void ShownAttributes::keep_mode(const Node& node, Content& content) {
           ? layout::is_common_directory(*path)
           : node.is_regular() && (own->links > 1 || layout::common_use_of(*path) == layout::CommonUse::kRead);
   if (!counts) return;
-  disk_.set_mark(*place, LocalTree::kModeName, "1");
+  set_mark(disk_, *place, kModeMark, "1");
   content.attributes_valid = false;
 }
 

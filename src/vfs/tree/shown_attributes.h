@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "vfs/tree/context.h"
@@ -27,5 +29,7 @@ class ShownAttributes : Context {
   void show_change(const Node& node, Content& content, const std::string& path, Attributes& shown) const;
   [[nodiscard]] bool mode_is_chosen(const Node& node, const Content& content) const;
 };
+
+[[nodiscard]] Attributes attributes_of(const struct stat& status);
 
 }  // namespace inductorfs::vfs

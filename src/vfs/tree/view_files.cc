@@ -10,7 +10,6 @@
 #include "inductorfs/base/host_error.h"
 #include "inductorfs/layout/layout.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 
 namespace inductorfs::vfs {
 namespace {
@@ -27,7 +26,7 @@ Result<std::vector<std::string>> list_kernel_files(const LocalTree& tree, const 
   if (!directory && !is_of_host(directory.error().code())) return names;
   if (!directory) directory = tree.open_directory(LocalTree::view(path));  // as read_group_file()
   if (!directory) return fail(std::move(directory).error());
-  INDUCTORFS_TRY_ASSIGN(auto items, LocalTree::list(std::move(*directory), path, kMostInSet));
+  INDUCTORFS_TRY_ASSIGN(auto items, list_open(std::move(*directory), path, kMostInSet));
   for (auto& item : items) {
     if (item.type == S_IFREG && is_kernel_file(join(path, item.name))) names.push_back(std::move(item.name));
   }
@@ -86,9 +85,8 @@ Result<std::vector<std::string>> read_set(const LocalTree& tree, const std::stri
 std::vector<std::string> cut_set(const LocalTree& tree, const std::string& path) {
   auto names = kernel_files(tree, path);
   if (std::ranges::any_of(names, [](const auto& name) { return layout::is_group_file(name); })) return {};
-  std::erase_if(names, [&](const auto& name) {
-    return tree.mark_of(LocalTree::view(join(path, name)), LocalTree::kLeftName).has_value();
-  });
+  std::erase_if(
+      names, [&](const auto& name) { return mark_of(tree, LocalTree::view(join(path, name)), kLeftMark).has_value(); });
   return names;
 }
 
@@ -105,7 +103,7 @@ Result<std::string> read_seal(const LocalTree& tree, const std::string& path) {
     return mark ? mark->digest.to_hex() : std::string();
   }
   INDUCTORFS_TRY_ASSIGN(const auto file, tree.open_file(LocalTree::view(path), false));
-  INDUCTORFS_TRY_ASSIGN(const auto seal, tree.seal_of(file.get()));
+  INDUCTORFS_TRY_ASSIGN(const auto seal, seal_of(file.get()));
   return seal.value_or("");
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "inductorfs/codec/digest.h"
-#include "vfs/disk/local_tree.h"
+#include "vfs/tree/paths.h"
 
 /// What the files of the view say by themselves, on the disk: which of a Triton key directory are a set, and which are
 /// sealed. Everything here blocks on the local disk only, and is safe for concurrent use.

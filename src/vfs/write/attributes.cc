@@ -144,7 +144,7 @@ Result<std::string> FileAttributes::own_xattr(const NodePtr& node, const std::st
       auto place = tree_.location(*node, content);
       if (!place) return fail(ErrorCode::kNoData);
       INDUCTORFS_TRY_ASSIGN(auto file, disk_.open_file(*place, false));
-      INDUCTORFS_TRY_ASSIGN(const auto seal, disk_.seal_of(file.get()));
+      INDUCTORFS_TRY_ASSIGN(const auto seal, seal_of(file.get()));
       return seal ? Result<std::string>(*seal) : fail(ErrorCode::kNoData);
     });
   });

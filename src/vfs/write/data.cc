@@ -165,9 +165,10 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   const auto write_copy = [&]() -> Result<void> {
     if (content.rendered) INDUCTORFS_TRY(pwrite_full(to.get(), std::string_view(*content.rendered).substr(0, size), 0));
     if (has_file && !copied) INDUCTORFS_TRY(copy_bytes(bytes_of(*from), to.get(), size));
-    disk_.mark_changed(to.get(), 0);
+    mark_changed(to.get(), 0);
     const Attributes& attributes = content.attributes;
-    INDUCTORFS_TRY(disk_.give_copy(to.get(), {attributes.uid, attributes.gid, S_IFREG | (attributes.mode & 07777)}));
+    INDUCTORFS_TRY(
+        disk_.charges().give_copy(to.get(), {attributes.uid, attributes.gid, S_IFREG | (attributes.mode & 07777)}));
     const struct timespec times[2] = {{attributes.accessed.seconds, attributes.accessed.nanoseconds},
                                       {attributes.modified.seconds, attributes.modified.nanoseconds}};
     if (::futimens(to.get(), times) != 0) return fail_errno("utimens", copy);
@@ -183,7 +184,7 @@ Result<void> Data::copy_entry_to_view(const NodePtr& node, Content& content, Ear
   if (::fstat(to.get(), &status) == 0) nodes_.remember_local(status.st_ino, node);
   // Made for the scope that it came in, whoever changes it from here on.
   if (const auto known = path ? catalog_.find(layout::name_of(*path)) : std::nullopt) {
-    disk_.set_mark(place, LocalTree::kScopeName, known->scope);
+    set_mark(disk_, place, kScopeMark, known->scope);
   }
   content.provenance.reset();
   if (!path) tree_.become_orphan(*node, content, std::move(place));
@@ -205,9 +206,9 @@ Result<void> Data::make_private(const NodePtr& node, Content& content, EarlyCopy
     counters_.get("view.copied_up").add();
   } else if (tree_.is_sealed(*node, content)) {
     INDUCTORFS_TRY_ASSIGN(auto path, tree_.location(*node, content));
-    INDUCTORFS_TRY(disk_.unshare(path, early));
+    INDUCTORFS_TRY(early.unshare(disk_, path));
     if (const auto status = disk_.stat(path); status && *status) nodes_.remember_local((*status)->st_ino, node);
-    disk_.set_mark(path, LocalTree::kChangedName, "0");
+    set_mark(disk_, path, kChangedMark, "0");
     counters_.get("view.unsealed").add();
   } else {
     return {};
@@ -273,7 +274,7 @@ Result<DescriptorCache::Pointer> Data::begin_write(const NodePtr& node, std::opt
         auto file = tree_.descriptor(*node, content, true);
         if (!file) return file;
         INDUCTORFS_TRY(may_grow(node, (*file)->file(), end, caller));
-        INDUCTORFS_TRY(disk_.admit_size((*file)->file(), end));
+        INDUCTORFS_TRY(disk_.charges().admit_size((*file)->file(), end));
         if (auto noted = origin_.note_writer(*node, content, (*file)->file(), caller); !noted) {
           disk_.charges().resize((*file)->file());
           return fail(noted.error());

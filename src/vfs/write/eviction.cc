@@ -6,7 +6,6 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/layout/layout.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {

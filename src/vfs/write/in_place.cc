@@ -10,7 +10,6 @@
 #include "inductorfs/base/thread.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_files.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
@@ -171,7 +170,7 @@ InPlace::Next InPlace::next_of(Item& item) {
   // killed in between.
   if (!seal_on_disk(disk_, item.path).empty()) return Next::kDrop;
   // A copy of what was sealed or came from the cluster is this host's for good (Data::make_private).
-  if (disk_.mark_of(LocalTree::view(item.path), LocalTree::kChangedName)) return Next::kDrop;
+  if (mark_of(disk_, LocalTree::view(item.path), kChangedMark)) return Next::kDrop;
   if (!seals_after_build(item.path)) return Next::kAsk;
   const auto siblings = disk_.list(LocalTree::view(parent_path(item.path)));
   const std::string name = item.path.substr(item.path.rfind('/') + 1);

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "inductorfs/base/fail_point.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 #include "vfs/write/key_sets.h"
 
@@ -55,7 +54,7 @@ Result<size_t> KeySets::keep(const NodePtr& directory, const std::string& path, 
       const Provenance before = now;
       now.make_private(Marks::kNoGroup);
       marks_.write(place, before, now);
-      disk_.set_mark(place, LocalTree::kLeftName, LocalTree::kUnseen);
+      set_mark(disk_, place, kLeftMark, kUnseenLeft);
     }
     INDUCTORFS_TRY(tree_.make_view_directories(path));
     INDUCTORFS_TRY(give_name(directory, site_of(directory, path, name), place, gone));

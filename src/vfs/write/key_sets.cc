@@ -11,7 +11,6 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/read/group_views.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 /// Triton key directories: whose files one shows (see KeyState).
@@ -32,7 +31,7 @@ bool is_disputed(KeyDirectory& key, const SetOwner& set_writer, const std::strin
   });
   if (!earlier || earlier->disputed) return earlier.has_value();
   const bool same_thread = thread != 0 && earlier->thread == thread;
-  return !same_thread && !tree.same_bytes(source, place, kMostCompared);
+  return !same_thread && !same_bytes(tree, source, place, kMostCompared);
 }
 
 Result<void> move_into_set(const LocalTree& tree, const Site& from, const std::string& place) {
@@ -91,9 +90,9 @@ Result<std::optional<SetOwner>> KeySets::put_into_set(const Site& from, const Si
   }
   INDUCTORFS_TRY(begin_set(to.parent, writer, directory));
   const std::string source = LocalTree::view(from.path);
-  const bool disputed = moved ? disk_.mark_of(place, LocalTree::kDisputedName).has_value()
+  const bool disputed = moved ? mark_of(disk_, place, kDisputedMark).has_value()
                               : is_disputed(*to.parent->key, writer, to.name, thread, disk_, source, place);
-  if (disputed) disk_.set_mark(moved ? place : source, LocalTree::kDisputedName, "1");  // another worker must know
+  if (disputed) set_mark(disk_, moved ? place : source, kDisputedMark, "1");  // another worker must know
   if (!moved) INDUCTORFS_TRY(origin_.note_namer(source, caller));
   if (!moved && from.entry.root != to.entry.root) INDUCTORFS_TRY(origin_.note_open(source, from.path));
   if (!moved) INDUCTORFS_TRY(keep_pending_orphan(place));
@@ -195,7 +194,7 @@ void KeySets::commit_if_complete(const NodePtr& directory, std::string path, con
 /// Another worker does not know whose the files are, and would take a set for unfinished in which there was a dispute.
 void KeySets::settle_disputes(KeyState::WriterSet& set) const {
   for (auto& [name, put] : set.files) {
-    if (std::exchange(put.disputed, false)) disk_.remove_mark(join(set.place, name), LocalTree::kDisputedName);
+    if (std::exchange(put.disputed, false)) remove_mark(disk_, join(set.place, name), kDisputedMark);
   }
 }
 
@@ -274,7 +273,7 @@ KeyState::WriterSet KeySets::set_at(const std::string& place) const {
   set.last_change = std::chrono::steady_clock::now();
   for (const auto& file : disk_.list(place).value_or(std::vector<LocalTree::Item>{})) {
     if (file.name == LocalTree::kWhereLink) continue;
-    const bool disputed = disk_.mark_of(join(place, file.name), LocalTree::kDisputedName).has_value();
+    const bool disputed = mark_of(disk_, join(place, file.name), kDisputedMark).has_value();
     set.files[file.name] = {0, disputed};
   }
   return set;

@@ -5,7 +5,6 @@
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/log.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 #include "vfs/write/sealing.h"
 

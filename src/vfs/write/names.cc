@@ -9,7 +9,6 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/read/listing.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 #include "vfs/write/branch_removal.h"
 #include "vfs/write/key_sets.h"
@@ -152,7 +151,7 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
     INDUCTORFS_TRY_ASSIGN(auto place, place_of(done, owner.uid));
     INDUCTORFS_TRY_ASSIGN(auto file, done ? disk_.open_file(view_path, true) : disk_.create_file(view_path));
     fail_point("name.created");
-    if (auto given = disk_.give(file.get(), owner, &place); !given) return not_made(view_path, given.error());
+    if (auto given = disk_.charges().give(file.get(), owner, &place); !given) return not_made(view_path, given.error());
     return made(where, std::move(file));
   });
   const NodePtr node = result ? nodes_.find(result->node) : nullptr;
@@ -230,7 +229,7 @@ Result<NodePtr> Names::link_file(const NodePtr& node, Content& content, const Si
   if (!done) {
     INDUCTORFS_TRY_ASSIGN(const auto place, disk_.charges().admit(status ? status->st_uid : 0));
     INDUCTORFS_TRY(disk_.link(from, LocalTree::view(to.path)));
-    disk_.gained_name(LocalTree::view(to.path));
+    if (const auto file = disk_.hold(LocalTree::view(to.path))) disk_.charges().gained_name(file->get());
   }
   fail_point("name.linked");
   (void)nodes_.detach(to.parent, to.name);

@@ -37,7 +37,7 @@ uint64_t NodePlaces::inode_at(const std::string& place, const Node& node) const 
   const auto is_it = [&] {
     if (node.local_inode == 0 || (*status)->st_ino == node.local_inode) return true;
     // A copy took its place, and the worker was killed before it could note that (LocalTree::unshare).
-    return disk_.mark_of(place, LocalTree::kChangedName) == std::to_string(node.local_inode);
+    return mark_of(disk_, place, kChangedMark) == std::to_string(node.local_inode);
   };
   return is_it() ? (*status)->st_ino : 0;
 }

@@ -52,7 +52,7 @@ void Removal::hide_moved(const std::string& from, const std::string& to, const F
 void Removal::hide_below(const std::string& from, const Fd& directory, const std::string& below) {
   const std::string was = below.empty() ? from : join(from, below);
   if (layout::canonical_path(was).size() > codec::kPathLimit) return;  // nothing there is of a shared family
-  for (const auto& item : LocalTree::list_below(directory, below).value_or(std::vector<LocalTree::Item>{})) {
+  for (const auto& item : list_below(directory, below).value_or(std::vector<LocalTree::Item>{})) {
     takeover::note_progress();
     const bool is_parcel = form_of(join(was, item.name)) == layout::Form::kDirectory;
     if (item.type == S_IFDIR && !is_parcel) {

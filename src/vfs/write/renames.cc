@@ -6,7 +6,6 @@
 
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/takeover/request_slots.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 namespace inductorfs::vfs {
@@ -21,7 +20,7 @@ Result<void> begin_rename(const LocalTree& tree, const Site& from) {
 
 /// `new_size`: of the path that the directory at `below` is to have.
 Result<void> check_paths_below(const Fd& directory, const std::string& below, size_t new_size) {
-  INDUCTORFS_TRY_ASSIGN(const auto items, LocalTree::list_below(directory, below));
+  INDUCTORFS_TRY_ASSIGN(const auto items, list_below(directory, below));
   for (const auto& item : items) {
     const size_t size = new_size + 1 + item.name.size();
     if (size > LocalTree::kPathLimit) {

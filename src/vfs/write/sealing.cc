@@ -11,7 +11,6 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/tree/branch_paths.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 /// Sealing: a private file under its final name becomes an immutable blob with an entry, on its way to the cluster.
@@ -197,7 +196,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
 /// why it stays here; then that is told, if it was not told when the writer was seen.
 SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
   const bool is_directory = item.node->is_directory();
-  const bool got_a_sign = is_directory ? disk_.mark_of(LocalTree::view(item.path), LocalTree::kScopeName).has_value()
+  const bool got_a_sign = is_directory ? mark_of(disk_, LocalTree::view(item.path), kScopeMark).has_value()
                                        : !seal_on_disk(disk_, item.path).empty() || in_place_.is_unfinished(item.node);
   if (got_a_sign) return SealOutcome::kDone;
   if (seals_after_build(item.path)) {
@@ -258,7 +257,7 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
       if (content.backing != Backing::kLocal) return fail(ErrorCode::kNotFound);
       INDUCTORFS_TRY_ASSIGN(auto where, tree_.location(*node, content));
       INDUCTORFS_TRY_ASSIGN(auto opened, disk_.open_file(where, false));
-      INDUCTORFS_TRY_ASSIGN(const bool has_seal, disk_.is_stores(opened.get()));
+      INDUCTORFS_TRY_ASSIGN(const bool has_seal, is_stores(opened.get()));
       is_new = !has_seal;
       if (content.active_writes > 0 || (content.unfinished && is_new)) return fail(ErrorCode::kBusy);
       struct stat status {};
@@ -272,7 +271,7 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
   auto entry = store_file(*file, path, classified, shares_inode);
   const bool written_to = node->content.with([&](Content& content) {
     // What the store had before it keeps, under whatever name the file is refused now.
-    if (!entry && shares_inode && is_new) disk_.remove_seal(file->get());
+    if (!entry && shares_inode && is_new) remove_seal(file->get());
     content.attributes_valid = false;
     return !shares_inode && content.unfinished;
   });
@@ -295,9 +294,9 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   }
   INDUCTORFS_TRY_ASSIGN(const auto digest, codec::digest_of_file(file.get()));
   // Nobody writes to what is sealed: the disk gives other bytes than it did.
-  INDUCTORFS_TRY_ASSIGN(const auto seal, disk_.seal_of(file.get()));
+  INDUCTORFS_TRY_ASSIGN(const auto seal, seal_of(file.get()));
   if (seal && *seal != digest.to_hex()) {
-    if (*seal != LocalTree::kDamagedSeal) store_.note_damage();
+    if (*seal != kDamagedSeal) store_.note_damage();
     damage_.note(codec::Digest::from_hex(*seal).value_or(digest), file.get());
     return fail(ErrorCode::kNotFound, "damaged on the disk");
   }
@@ -327,7 +326,7 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   fail_point("seal.unlinked");
   if (!adopted) return fail(std::move(adopted).error());
   const auto blob = store_.open_blob(digest);  // of another file with the same bytes, where the store had these
-  disk_.charge_sealed(file.get(), blob ? blob->file() : -1);
+  disk_.charges().sealed(file.get(), blob ? blob->file() : -1);
   return entry;
 }
 
@@ -336,9 +335,9 @@ void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
   // harmless.
   if (sealed.is_parcel) mark_parcel(sealed, path);
   // One that was found damaged by the publisher keeps that mark.
-  const auto seal = disk_.seal_of(sealed.file.get());
-  if (sealed.shares_inode && seal && *seal != LocalTree::kDamagedSeal)
-    (void)disk_.set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
+  const auto seal = seal_of(sealed.file.get());
+  if (sealed.shares_inode && seal && *seal != kDamagedSeal)
+    (void)set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
   pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
   counters_.get("seal.sealed").add();

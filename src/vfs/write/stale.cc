@@ -10,7 +10,6 @@
 #include "inductorfs/base/fail_point.h"
 #include "vfs/tree/parcel_files.h"
 #include "vfs/tree/parcel_mark.h"
-#include "vfs/tree/paths.h"
 #include "vfs/tree/view_files.h"
 
 /// What was made for other facts than this host's leaves the view: the facts may change between two mounts, or under
@@ -58,7 +57,7 @@ std::optional<uint64_t> Stale::purge(const layout::Selection& selection, const s
 void Stale::drop_damaged(const std::set<std::string>& parcels, const std::function<bool()>& cancelled) {
   drop_below("", {[&](const std::vector<std::string>& paths) {
                     return std::any_of(paths.begin(), paths.end(), [&](const auto& one) {
-                      return parcels.contains(one) || seal_on_disk(disk_, one) == LocalTree::kDamagedSeal;
+                      return parcels.contains(one) || seal_on_disk(disk_, one) == kDamagedSeal;
                     });
                   },
                   counters_.get("view.damaged"), cancelled, true});
@@ -217,7 +216,7 @@ void Stale::keep_what_is_queued(const std::string& path) {
   // Should this fail, the blob is pinned until the daemon ends.
   const auto linked = disk_.link(LocalTree::view(path), kept);
   fail_point("stale.linked");
-  if (linked) disk_.set_mark(kept, LocalTree::kEntryName, canonical);
+  if (linked) set_mark(disk_, kept, kEntryMark, canonical);
   fail_point("stale.kept");
 }
 
@@ -225,7 +224,7 @@ void Stale::recover_stale() {
   for (const auto& item : disk_.list(LocalTree::kStaleFolder).value_or(std::vector<LocalTree::Item>{})) {
     const std::string kept = LocalTree::stale(item.name);
     const auto digest = codec::Digest::from_hex(item.name);
-    const auto canonical = disk_.mark_of(kept, LocalTree::kEntryName);
+    const auto canonical = mark_of(disk_, kept, kEntryMark);
     const auto state = canonical ? catalog_.publish_state(*canonical) : std::nullopt;
     if (digest && state && state->state == catalog::PublishState::kQueued) {
       pins_.with([&](Pins& pins) { pins.sealed_paths[*digest] = *canonical; });
@@ -250,7 +249,7 @@ bool Stale::recover_provenance(const std::string& path) {
   const auto scope = scopes_.scope_of(path, layout::classify(path).family);
   if (scope.id.empty() && marks_.is_in_no_environment(path))
     marks_.still_here(path, std::string(Marks::kNoEnvironment));
-  if (scope.id.empty() || disk_.mark_of(place, LocalTree::kChangedName)) return false;
+  if (scope.id.empty() || mark_of(disk_, place, kChangedMark)) return false;
   Provenance now;
   if (marks_.everyone_fits()) {
     now.add_scope(scope.id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/disk/file_owner.h"
+#include "vfs/disk/inode_marks.h"
 
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -7,15 +7,14 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <string>
-#include <string_view>
 
 #include "inductorfs/base/own_user.h"
+#include "vfs/disk/local_tree.h"
 
 namespace inductorfs::vfs {
 namespace {
 
-constexpr const char* kName = "user.inductorfs.owner";
+constexpr const char* kOwner = "user.inductorfs.owner";
 constexpr const char* kSpecials = "user.inductorfs.specials";
 constexpr size_t kLongest = 64;
 constexpr int kOctal = 8;
@@ -39,39 +38,37 @@ std::optional<FileOwner> read(std::string_view text) {
   return FileOwner{static_cast<uid_t>(uid), static_cast<gid_t>(gid), static_cast<mode_t>(mode)};
 }
 
-std::string in_proc(int file) { return "/proc/self/fd/" + std::to_string(file); }
-
 /// fgetxattr(2) and fsetxattr(2) for descriptors of O_PATH too.
 ssize_t get(int file, const char* name, char* value, size_t size) {
   const ssize_t got = ::fgetxattr(file, name, value, size);
   if (got >= 0 || errno != EBADF) return got;
-  return ::getxattr(in_proc(file).c_str(), name, value, size);
+  return ::getxattr(proc_path(file).c_str(), name, value, size);
 }
 
 bool set(int file, const char* name, std::string_view value) {
   if (::fsetxattr(file, name, value.data(), value.size(), 0) == 0) return true;
   if (errno != EBADF) return false;
-  return ::setxattr(in_proc(file).c_str(), name, value.data(), value.size(), 0) == 0;
+  return ::setxattr(proc_path(file).c_str(), name, value.data(), value.size(), 0) == 0;
 }
 
 Result<std::optional<FileOwner>> found(ssize_t size, const std::array<char, kLongest>& value) {
   if (size >= 0) return read({value.data(), static_cast<size_t>(size)});
   // EOPNOTSUPP: something else is mounted over that file.
   if (errno == ENODATA || errno == ERANGE || errno == EOPNOTSUPP) return std::optional<FileOwner>();
-  return fail_errno("getxattr", kName);
+  return fail_errno("getxattr", kOwner);
 }
 
 }  // namespace
 
 Result<std::optional<FileOwner>> file_owner(int file) {
   std::array<char, kLongest> value{};
-  return found(get(file, kName, value.data(), value.size()), value);
+  return found(get(file, kOwner, value.data(), value.size()), value);
 }
 
 Result<std::optional<FileOwner>> file_owner_in(int directory, const char* name) {
   std::array<char, kLongest> value{};
-  const std::string place = in_proc(directory) + "/" + name;
-  return found(::lgetxattr(place.c_str(), kName, value.data(), value.size()), value);
+  const std::string place = proc_path(directory) + "/" + name;
+  return found(::lgetxattr(place.c_str(), kOwner, value.data(), value.size()), value);
 }
 
 Result<void> set_file_owner(int file, const FileOwner& owner) {
@@ -82,8 +79,8 @@ Result<void> set_file_owner(int file, const FileOwner& owner) {
   at = std::to_chars(at, end, owner.gid).ptr;
   *at++ = ' ';
   at = std::to_chars(at, end, owner.mode, kOctal).ptr;
-  const bool done = set(file, kName, {value.data(), static_cast<size_t>(at - value.data())});
-  return done ? Result<void>{} : fail_errno("setxattr", kName);
+  const bool done = set(file, kOwner, {value.data(), static_cast<size_t>(at - value.data())});
+  return done ? Result<void>{} : fail_errno("setxattr", kOwner);
 }
 
 bool holds_specials(int directory) { return get(directory, kSpecials, nullptr, 0) >= 0 || errno != ENODATA; }
@@ -105,6 +102,51 @@ Result<struct stat> status_of(int file) {
   // A directory is one whatever was noted of it, and a file never is.
   if (S_ISDIR(status.st_mode) == S_ISDIR(owner->mode)) status.st_mode = owner->mode;
   return status;
+}
+
+Result<std::optional<std::string>> seal_of(int file) {
+  std::array<char, 128> value{};
+  const ssize_t size = ::fgetxattr(file, kSealMark, value.data(), value.size());
+  if (size < 0 && errno != ENODATA) return fail_errno("getxattr", kSealMark);
+  if (size <= 0) return std::nullopt;
+  return std::string(value.data(), static_cast<size_t>(size));
+}
+
+Result<bool> is_stores(int file) {
+  if (get(file, kSealMark, nullptr, 0) >= 0) return true;
+  return errno == ENODATA ? Result<bool>(false) : fail_errno("getxattr", kSealMark);
+}
+
+Result<void> set_seal(int file, std::string_view digest_hex) {
+  return set(file, kSealMark, digest_hex) ? Result<void>{} : fail_errno("setxattr", kSealMark);
+}
+
+void remove_seal(int file) {
+  (void)::fremovexattr(file, kSealMark);  // one that stays costs the next writer a copy
+}
+
+bool is_changed(int file) { return ::fgetxattr(file, kChangedMark, nullptr, 0) >= 0 || errno != ENODATA; }
+
+void mark_changed(int file, uint64_t instead_of) {
+  (void)set(file, kChangedMark, std::to_string(instead_of));  // without it the next start publishes what checks out
+}
+
+Result<std::optional<std::string>> read_mark(const LocalTree& tree, const std::string& path, const char* name) {
+  auto value = tree.xattr(path, name, kMarkLimit);
+  if (!value && value.error().code() == ErrorCode::kNoData) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string> mark_of(const LocalTree& tree, const std::string& path, const char* name) {
+  return read_mark(tree, path, name).value_or(std::nullopt);
+}
+
+void set_mark(const LocalTree& tree, const std::string& path, const char* name, const std::string& value) {
+  (void)tree.set_xattr(path, name, value, 0);  // best effort
+}
+
+void remove_mark(const LocalTree& tree, const std::string& path, const char* name) {
+  (void)tree.set_xattr(path, name, std::nullopt, 0);  // most have none
 }
 
 }  // namespace inductorfs::vfs

@@ -129,7 +129,7 @@ bool Explainer::shows_directory(const std::string& path) const {
 std::string Explainer::missing_above(const std::string& path) const {
   for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
     std::string above = path.substr(0, end);
-    if (nodes_.walk(above).missing.empty()) continue;
+    if (nodes_.find(above)) continue;
     const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(above)); });
     if (!(status && *status) && !shows_directory(above)) return above;
   }
@@ -138,8 +138,7 @@ std::string Explainer::missing_above(const std::string& path) const {
 
 /// Of what is not on the disk. A node that a program has looked up is found as long as the kernel knows it.
 void Explainer::explain_without_entry(Explanation& result) const {
-  const auto walked = nodes_.walk(result.path);
-  const NodePtr looked_up = walked.missing.empty() ? walked.node : nullptr;
+  const NodePtr looked_up = nodes_.find(result.path);
   const std::string above = missing_above(result.path);
   const bool has_entries = shows_directory(result.path) && above.empty();
   result.visible = has_entries || looked_up;
@@ -167,9 +166,8 @@ void Explainer::explain_without_entry(Explanation& result) const {
 
 void Explainer::explain_place(Explanation& result) {
   const auto status = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(result.path)); });
-  const auto walked = nodes_.walk(result.path.substr(0, result.path.rfind('/')));
-  const auto known =
-      walked.missing.empty() ? sets_.entry_of(*walked.node, result.path) : catalog_.find(layout::name_of(result.path));
+  const NodePtr directory = nodes_.find(result.path.substr(0, result.path.rfind('/')));
+  const auto known = directory ? sets_.entry_of(*directory, result.path) : catalog_.find(layout::name_of(result.path));
   if (status && *status) return explain_local(result, S_ISDIR((*status)->st_mode), known);
   if (!known) return explain_without_entry(result);
   explain_entry(result, *known);

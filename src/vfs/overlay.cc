@@ -171,10 +171,10 @@ void Overlay::take_damaged_away(const std::stop_token& stop) {
 
 /// With each name in a root the kernel forgets what it keeps below; it keeps no absence in a root itself.
 void Overlay::forget_root(const std::string& root) {
-  const auto shown = tree_.nodes().walk(root_of_branch(root));
-  const auto inside = tree_.nodes().walk(root);
-  if (!shown.missing.empty() || !inside.missing.empty()) return;
-  for (const auto& [name, child] : tree_.nodes().children(inside.node)) notifier_.forget_name(shown.node->id, name);
+  const NodePtr shown = tree_.nodes().find(root_of_branch(root));
+  const NodePtr inside = tree_.nodes().find(root);
+  if (!shown || !inside) return;
+  for (const auto& [name, child] : tree_.nodes().children(inside)) notifier_.forget_name(shown->id, name);
 }
 
 Result<void> Overlay::sync(Deadline deadline) {

@@ -355,6 +355,11 @@ NodeTable::Walk NodeTable::walk(std::string_view path) const {
   });
 }
 
+NodePtr NodeTable::find(std::string_view path) const {
+  auto walked = walk(path);
+  return walked.missing.empty() ? std::move(walked.node) : nullptr;
+}
+
 std::vector<std::pair<std::string, NodePtr>> NodeTable::children(const NodePtr& parent) const {
   return state_.read([&](const State& state) {
     std::vector<std::pair<std::string, NodePtr>> result;

@@ -84,6 +84,8 @@ class NodeTable {
     std::string name;  ///< of `node`
   };
   [[nodiscard]] Walk walk(std::string_view path) const;
+  /// Returns the node of a path; nullptr when one of its names is not known.
+  [[nodiscard]] NodePtr find(std::string_view path) const;
   /// Returns the known children of a directory.
   [[nodiscard]] std::vector<std::pair<std::string, NodePtr>> children(const NodePtr& parent) const;
 

@@ -288,9 +288,8 @@ Result<Standing> Origin::standing_of_set(const NodePtr& directory, const std::st
   }
   for (const auto& name : local_set(disk_, path)) {
     const std::string file = join(path, name);
-    const auto walked = nodes_.walk(file);
-    if (walked.missing.empty()) {
-      if (const auto judged = judge_writers(walked.node, file, scope.id); judged != Standing::kMatches) return judged;
+    if (const NodePtr node = nodes_.find(file)) {
+      if (const auto judged = judge_writers(node, file, scope.id); judged != Standing::kMatches) return judged;
     }
     const auto named = moves_.read([&](const Moves&) { return disk_.stat(LocalTree::view(file)); });
     // The set, or this file of it, has another name by now. Where the disk fails, sealing it says so.
@@ -317,10 +316,9 @@ Result<Standing> Origin::standing_of_set(const NodePtr& directory, const std::st
 
 Provenance Origin::provenance_of(const std::string& path) const {
   return moves_.read([&](const Moves&) {
-    const auto walked = nodes_.walk(path);
-    if (!walked.missing.empty()) return marks_.read(LocalTree::view(path));
-    return walked.node->content.with(
-        [&](const Content& content) { return provenance(content, LocalTree::view(path)); });
+    const NodePtr node = nodes_.find(path);
+    if (!node) return marks_.read(LocalTree::view(path));
+    return node->content.with([&](const Content& content) { return provenance(content, LocalTree::view(path)); });
   });
 }
 

@@ -132,8 +132,7 @@ std::optional<std::string> Branches::shared_branch(const CommonDirectory& common
     const auto known = uses.shown.find(path);
     return known == uses.shown.end() ? std::string() : known->second;
   });
-  if (std::ranges::find(all, shown) != all.end() && !has(shown, below) &&
-      nodes_.walk(join(shown, below)).missing.empty()) {
+  if (std::ranges::find(all, shown) != all.end() && !has(shown, below) && nodes_.find(join(shown, below))) {
     return shown;
   }
   for (const auto& branch : all) {

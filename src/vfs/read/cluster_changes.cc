@@ -12,8 +12,8 @@ void ClusterChanges::on_catalog_change(const std::vector<std::string>& canonical
 }
 
 void ClusterChanges::on_shown(const std::string& root, const std::vector<std::string>& canonical_paths) {
-  const auto walked = nodes_.walk(root);
-  const bool knows_none = !walked.missing.empty() || nodes_.children(walked.node).empty();
+  const NodePtr known = nodes_.find(root);
+  const bool knows_none = !known || nodes_.children(known).empty();
   if (!root.empty() && knows_none) return;  // of a name that stands in a root itself it keeps no absence
   notifier_.forget_at_once(notices_of(canonical_paths, [&](const auto& path) {
     return known_roots_.local_paths_of({path, root});
@@ -40,9 +40,9 @@ std::vector<Notifier::Notice> ClusterChanges::notices_of(
 /// a directory that goes too.
 void ClusterChanges::tell_times(const std::string& path, Touched& touched) const {
   for (std::string above = parent_path(path); touched.paths.insert(above).second; above = parent_path(above)) {
-    const auto walked = nodes_.walk(above);
-    const auto time = walked.missing.empty() ? catalog_.names_changed(layout::name_of(above)) : std::nullopt;
-    if (time && walked.node->told_change.exchange(*time) != *time) touched.directories.insert(walked.node->id);
+    const NodePtr node = nodes_.find(above);
+    const auto time = node ? catalog_.names_changed(layout::name_of(above)) : std::nullopt;
+    if (time && node->told_change.exchange(*time) != *time) touched.directories.insert(node->id);
   }
 }
 

@@ -203,26 +203,26 @@ void ClusterSets::take_node_away(const NodePtr& directory, const std::string& na
 /// A file of this host may have been in front of one of the set's, so that no lookup has taken the set.
 void ClusterSets::take_listed(const std::string& deleted) {
   if (!is_kernel_file(deleted)) return;
-  const auto walked = nodes_.walk(parent_path(deleted));
-  if (!walked.missing.empty() || !walked.node->key) return;
-  const auto listed = offered(*walked.node, layout::name_of(parent_path(deleted)));
+  const NodePtr directory = nodes_.find(parent_path(deleted));
+  if (!directory || !directory->key) return;
+  const auto listed = offered(*directory, layout::name_of(parent_path(deleted)));
   // Without its group file here it cannot be shown: then the other names go at once.
-  if (!listed.empty()) (void)take(walked.node, listed);
+  if (!listed.empty()) (void)take(directory, listed);
 }
 
 void ClusterSets::hide(const std::string& deleted, const std::vector<std::string>& paths) {
   if (!is_kernel_file(deleted)) return;
   for (const auto& path : paths) {
-    const auto walked = nodes_.walk(parent_path(path));
-    if (!walked.missing.empty() || !walked.node->key) continue;
+    const NodePtr directory = nodes_.find(parent_path(path));
+    if (!directory || !directory->key) continue;
     if (path == deleted) {
-      hide_name(walked.node, last_component(path));
+      hide_name(directory, last_component(path));
     } else {
       // It may have listed a set without showing it. The listing goes before the names, so that a program that finds
       // one in it finds what the kernel keeps of the name, too, and may remove that (Overlay::unlink).
-      note_change(walked.node);
-      notifier_.wish_content_forgotten(walked.node->id);
-      drop(walked.node, &Notifier::wish_forgotten);
+      note_change(directory);
+      notifier_.wish_content_forgotten(directory->id);
+      drop(directory, &Notifier::wish_forgotten);
     }
   }
 }

@@ -93,8 +93,8 @@ void Fit::hide(const codec::Entry& entry, const std::string& why, uint64_t age) 
   for (const auto& unfit : entries) {
     fitting_.unless_changed(age, [&] { catalog_.set_unfit(unfit.path, unfit.digest, why); });
     for (const auto& local : known_roots_.local_paths_of(unfit.path)) {
-      const auto directory = nodes_.walk(local.substr(0, local.rfind('/')));
-      if (directory.missing.empty()) notifier_.wish_content_forgotten(directory.node->id);
+      const NodePtr directory = nodes_.find(local.substr(0, local.rfind('/')));
+      if (directory) notifier_.wish_content_forgotten(directory->id);
     }
   }
   log::write_limited(log::Level::kWarning, "fetch.not_for_this_host", {{"path", entry.path}, {"why", why}});

@@ -51,7 +51,7 @@ bool KnownRoots::insert(Roots& roots, const layout::Name& entry, uid_t owner, bo
   const auto now = std::chrono::steady_clock::now();
   const bool is_new = !roots.known.contains(entry.root);
   if (is_new && roots.is_full(owner) && now >= roots.next_prune) {
-    std::erase_if(roots.known, [this](const auto& one) { return !nodes_.walk(one.first).missing.empty(); });
+    std::erase_if(roots.known, [this](const auto& one) { return !nodes_.find(one.first); });
     if (roots.is_full(owner) && !let_idle_go(roots, owner)) roots.next_prune = now + kPrunePause;
   }
   if (is_new && roots.is_full(owner)) return false;
@@ -186,7 +186,7 @@ std::vector<std::string> KnownRoots::local_paths_of(const layout::Name& entry) c
 std::vector<std::string> KnownRoots::local_paths_in_root(const layout::Name& entry) const {
   // The kernel keeps no absence of a name that stands in a root itself, but for the mountpoint (Lookup).
   const auto is_known = [this, &root = entry.root](std::string_view name) {
-    return nodes_.walk(join(root, name)).missing.empty();
+    return nodes_.find(join(root, name)) != nullptr;
   };
   const bool everything = entry.root.empty();
   const std::string prefix = "triton/" + std::string(layout::kAnyDevice) + "/";
@@ -198,11 +198,11 @@ std::vector<std::string> KnownRoots::local_paths_in_root(const layout::Name& ent
   std::vector<std::string> paths;
   const std::string rest = entry.path.substr(prefix.size());
   const std::string triton = join(entry.root, "triton");
-  const auto walked = nodes_.walk(triton);
+  const NodePtr known = nodes_.find(triton);
   std::set<std::string> devices;
-  if (everything || walked.missing.empty()) devices.insert("0");
-  if (walked.missing.empty()) {
-    for (const auto& [name, node] : nodes_.children(walked.node)) {
+  if (everything || known) devices.insert("0");
+  if (known) {
+    for (const auto& [name, node] : nodes_.children(known)) {
       if (layout::is_device_name(name)) devices.insert(name);
     }
   }
@@ -223,11 +223,11 @@ void KnownRoots::each_key_directory(const std::function<void(const NodePtr&)>& u
   auto all = paths();
   all.emplace_back();
   for (const auto& root : all) {
-    if (const auto walked = nodes_.walk(root); walked.missing.empty()) use_children(walked.node);
-    const auto triton = nodes_.walk(join(root, "triton"));
-    if (!triton.missing.empty()) continue;
-    use_children(triton.node);
-    for (const auto& [device, node] : nodes_.children(triton.node)) use_children(node);
+    if (const NodePtr known = nodes_.find(root)) use_children(known);
+    const NodePtr triton = nodes_.find(join(root, "triton"));
+    if (!triton) continue;
+    use_children(triton);
+    for (const auto& [device, node] : nodes_.children(triton)) use_children(node);
   }
 }
 

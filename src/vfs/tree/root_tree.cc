@@ -171,8 +171,7 @@ Result<void> RootTree::make_view_directories(const std::string& path) {
   if (!listed_more_ || (before && *before)) return {};
   // A listing that the kernel keeps of one of those above may lack the next.
   for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('/', end - 1)) {
-    const auto above = nodes_.walk(parent_path(path.substr(0, end)));
-    if (above.missing.empty()) listed_more_(above.node->id);
+    if (const NodePtr above = nodes_.find(parent_path(path.substr(0, end)))) listed_more_(above->id);
   }
   return {};
 }
@@ -249,8 +248,7 @@ Result<std::vector<LocalTree::Item>> RootTree::list_in_view(const Node& director
 }
 
 bool RootTree::has_something(const std::string& path) const {
-  const auto at = nodes_.walk(path);
-  const NodePtr node = at.missing.empty() ? at.node : nullptr;
+  const NodePtr node = nodes_.find(path);
   if (node && node->key && node->key->state.with([](const KeyState& state) { return !state.writers.empty(); })) {
     return true;
   }

@@ -89,8 +89,8 @@ bool Eviction::drop_local_set(const std::string& directory) {
     (void)disk_.unlink(LocalTree::view(join(directory, name)));  // as in drop_local_file
     fail_point("evict.set_file_dropped");
   }
-  if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
-    walked.node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kNone; });
+  if (const NodePtr node = nodes_.find(directory); node && node->key) {
+    node->key->state.with([](KeyState& state) { state.committed = KeyState::Committed::kNone; });
   }
   return true;
 }

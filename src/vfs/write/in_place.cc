@@ -125,8 +125,8 @@ bool InPlace::set_is_unfinished(const std::string& directory) const {
   if (!asks()) return false;
   const auto names = local_set(disk_, directory);
   return std::any_of(names.begin(), names.end(), [&](const auto& name) {
-    const auto walked = nodes_.walk(join(directory, name));  // an unfinished file is pinned, and so known
-    return walked.missing.empty() && is_unfinished(walked.node);
+    const NodePtr node = nodes_.find(join(directory, name));  // an unfinished file is pinned, and so known
+    return node && is_unfinished(node);
   });
 }
 
@@ -155,8 +155,7 @@ SteadyTime InPlace::next_due(const State& state, SteadyTime latest) {
 
 /// What this host knows without asking the kernel.
 InPlace::Next InPlace::next_of(Item& item) {
-  const auto walked = nodes_.walk(item.path);
-  if (!walked.missing.empty() || walked.node != item.node) {
+  if (nodes_.find(item.path) != item.node) {
     if (is_unfinished(item.node)) add_names(item.node);  // moved with its directory
     return Next::kDrop;
   }

@@ -110,8 +110,7 @@ void KeySets::recover(const std::string& place, bool torn) {
   KeyState::WriterSet set = set_at(place);
   std::vector<NodePtr> gone;
   if (path && !set.files.empty()) {
-    const auto walked = nodes_.walk(*path);
-    const NodePtr directory = walked.missing.empty() ? walked.node : nullptr;
+    const NodePtr directory = nodes_.find(*path);
     const auto use = [&](KeyState& state) { return keep(directory, *path, state, set, gone); };
     const auto kept = moves_.read([&](const Moves&) -> Result<size_t> {
       if (directory && directory->key) return directory->key->state.with(use);

@@ -158,8 +158,8 @@ void Stale::drop(const std::string& directory, std::vector<std::string> names, c
   // Nobody may be on the way to one of these names while it goes.
   moves_.write([&](Moves&) {
     if (!any_goes()) return;
-    if (const auto walked = nodes_.walk(directory); walked.missing.empty() && walked.node->key) {
-      walked.node->key->state.with([](KeyState& state) {
+    if (const NodePtr node = nodes_.find(directory); node && node->key) {
+      node->key->state.with([](KeyState& state) {
         if (state.committed == KeyState::Committed::kLocal) state.committed = KeyState::Committed::kNone;
         state.provenance = {};
       });
@@ -189,15 +189,15 @@ void Stale::drop(const std::string& directory, std::vector<std::string> names, c
     tree_.let_go(nodes_.release(walked.node));
     notifier_.forget_name(walked.parent->id, walked.name);
   }
-  if (const auto walked = nodes_.walk(directory); walked.missing.empty()) {
-    changed_names_in(walked.node);
-    if (walked.node->key) {
+  if (const NodePtr node = nodes_.find(directory)) {
+    changed_names_in(node);
+    if (node->key) {
       // Absences that were kept while the local set stood: the cluster's may have these names.
       for (const auto& known : catalog_.entries_in(layout::name_of(directory))) {
-        notifier_.forget_name(walked.node->id, known.entry.path.substr(known.entry.path.rfind('/') + 1));
+        notifier_.forget_name(node->id, known.entry.path.substr(known.entry.path.rfind('/') + 1));
       }
     }
-    notifier_.forget_content(walked.node->id);
+    notifier_.forget_content(node->id);
   }
 }
 

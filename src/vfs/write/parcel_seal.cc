@@ -31,8 +31,7 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
   std::optional<ParcelMark> mark;
   // In one step: from here on all goes by descriptor, whatever gets the path.
   INDUCTORFS_TRY_ASSIGN(const auto files, moves_.read([&](const Moves&) -> Result<ParcelFiles> {
-    const auto walked = nodes_.walk(path);
-    if (!walked.missing.empty() || walked.node != node) return fail(ErrorCode::kNotFound);
+    if (nodes_.find(path) != node) return fail(ErrorCode::kNotFound);
     if (is_changed_parcel(disk_, LocalTree::view(path))) {
       return fail(ErrorCode::kNotSupported, "a file of it was changed after it was complete");
     }
@@ -57,7 +56,7 @@ Result<Sealed> Sealing::seal_parcel(const NodePtr& node, const std::string& path
   INDUCTORFS_TRY(judge_makers(files, path));  // of what was read
   struct stat now {};
   if (::fstat(itself.get(), &now) != 0 || modified_ns(now) != modified_ns(status)) return fail(ErrorCode::kBusy);
-  return Sealed{entry_of(path, status, digest, files.size()), std::move(itself), false, true};
+  return Sealed{path, entry_of(path, status, digest, files.size()), std::move(itself), false, true};
 }
 
 /// The users who have made the files of a parcel.
@@ -109,10 +108,11 @@ Result<codec::Digest> Sealing::store_parcel(const ParcelFiles& files, const std:
   return digest;
 }
 
-void Sealing::mark_parcel(const Sealed& sealed, const std::string& path) {
+void Sealing::mark_parcel(const Sealed& sealed) {
+  const std::string& path = sealed.path;
   const bool is_marked = moves_.read([&](const Moves&) {
     // While it was sealed.
-    if (!has_name(sealed, path).value_or(false) || is_changed_parcel(disk_, LocalTree::view(path))) return false;
+    if (!has_name(sealed).value_or(false) || is_changed_parcel(disk_, LocalTree::view(path))) return false;
     set_parcel_mark(disk_, LocalTree::view(path), {sealed.entry.digest, false});
     return true;
   });

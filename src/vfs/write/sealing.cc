@@ -38,13 +38,7 @@ catalog::Publish::Kind kind_of(layout::Contest contest) {
 Result<void> copy_to_store(store::BlobStore& store, int file, uint64_t size, const codec::Digest& digest) {
   if (store.find(digest)) return {};
   INDUCTORFS_TRY_ASSIGN(auto writer, store.create(size));
-  std::string buffer(std::min<uint64_t>(size, 1 << 20), '\0');
-  for (uint64_t offset = 0; offset < size;) {
-    INDUCTORFS_TRY_ASSIGN(const auto got, pread_full(file, buffer.data(), buffer.size(), offset));
-    if (got == 0) break;
-    INDUCTORFS_TRY(writer->append(std::string_view(buffer.data(), got)));
-    offset += got;
-  }
+  INDUCTORFS_TRY(stream_bytes(bytes_of(file), size, [&](std::string_view bytes) { return writer->append(bytes); }));
   auto committed = writer->commit(digest);
   fail_point("seal.copied");
   // Written to while it was copied: no artefact yet.
@@ -54,16 +48,8 @@ Result<void> copy_to_store(store::BlobStore& store, int file, uint64_t size, con
 
 /// Of a file, or a set, that may not be sealed now.
 SealOutcome outcome_of(Standing standing) {
-  switch (standing) {
-    case Standing::kUnjudged:
-      return SealOutcome::kUnjudged;
-    case Standing::kChanged:
-      return SealOutcome::kLater;
-    case Standing::kMatches:
-    case Standing::kStays:
-      break;
-  }
-  return SealOutcome::kDone;
+  if (standing == Standing::kUnjudged) return SealOutcome::kUnjudged;
+  return standing == Standing::kChanged ? SealOutcome::kLater : SealOutcome::kDone;
 }
 
 }  // namespace
@@ -138,8 +124,7 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (phase_.with([](Resuming resuming) { return resuming == Resuming::kRequests; })) return SealOutcome::kLater;
   if (item.group) return seal_group(item);
   // The name may have gone, or be another file's by now.
-  const auto walked = nodes_.walk(item.path);
-  if (!walked.missing.empty() || walked.node != item.node) return SealOutcome::kDone;
+  if (nodes_.find(item.path) != item.node) return SealOutcome::kDone;
   const auto classified = layout::classify(item.path);
   const auto& rule = layout::rule_of(classified.family);
   if (!rule.shared || rule.seal == layout::SealSign::kNever) return SealOutcome::kDone;
@@ -162,10 +147,10 @@ SealOutcome Sealing::seal(const SealItem& item) {
   if (!known) return not_sealed(item.path, known.error());
   if (*known != Standing::kMatches) return outcome_of(*known);
 
-  auto entry =
+  auto sealed =
       rule.form == layout::Form::kFile ? seal_file(item.node, item.path) : seal_parcel(item.node, item.path, scope.id);
-  if (!entry) {
-    if (entry.error().code() != ErrorCode::kNotFound) return not_sealed(item.path, entry.error());
+  if (!sealed) {
+    if (sealed.error().code() != ErrorCode::kNotFound) return not_sealed(item.path, sealed.error());
     return SealOutcome::kDone;
   }
   // A foreign write that came and went before the file was hashed has left its mark; a later one has a copy.
@@ -177,15 +162,11 @@ SealOutcome Sealing::seal(const SealItem& item) {
   publish.root = classified.root;
   publish.is_again = item.is_again;
   if (rule.contest == layout::Contest::kCandidates) {
-    if (const auto directory = nodes_.walk(parent_path(item.path)); directory.missing.empty()) {
-      publish.seen = nodes_.shown(directory.node);
-    }
+    if (const NodePtr directory = nodes_.find(parent_path(item.path))) publish.seen = nodes_.shown(directory);
   }
-  publish.entries.push_back(entry->entry);
-  const auto queued = enqueue(publish, [&] { return has_name(*entry, item.path); });
+  const auto queued = enqueue(std::move(publish), {&*sealed, 1});
   if (!queued) return not_sealed(item.path, queued.error());
   if (!*queued) return SealOutcome::kDone;
-  mark_sealed(*entry, item.path);
   // Published before it had its mark? Then what the cluster has merged was not adopted: this file was in the way.
   if (const auto state = catalog_.publish_state(classified.canonical); state && state->merged)
     adopt_merged(*state->merged);
@@ -222,27 +203,32 @@ SealOutcome Sealing::tell_of_no_sign(const SealItem& item) {
   return SealOutcome::kDone;
 }
 
-/// Returns false for what was deleted or replaced while it was hashed: whoever did that found nothing in the queue to
-/// hide.
-Result<bool> Sealing::enqueue(const catalog::Publish& publish, const std::function<Result<bool>()>& still_here) {
+/// Queues and marks what belongs together. Returns false if any was deleted or replaced while it was hashed: whoever
+/// did that found nothing in the queue to hide.
+Result<bool> Sealing::enqueue(catalog::Publish publish, std::span<const Sealed> members) {
+  for (const auto& member : members) publish.entries.push_back(member.entry);
   auto queued = removal_.queueing().with([&](const Queueing&) -> Result<bool> {
-    INDUCTORFS_TRY_ASSIGN(const bool is_here, still_here());
-    if (!is_here) return false;
+    for (const auto& member : members) {
+      INDUCTORFS_TRY_ASSIGN(const bool is_here, has_name(member));
+      if (!is_here) return false;
+    }
     INDUCTORFS_TRY(catalog_.enqueue(publish));
     return true;
   });
   fail_point("seal.queued");
+  if (!queued.value_or(false)) return queued;
+  for (const auto& member : members) mark_sealed(member);
   return queued;
 }
 
 /// An error of the disk is no absence: the seal is tried again.
-Result<bool> Sealing::has_name(const Sealed& sealed, const std::string& path) const {
+Result<bool> Sealing::has_name(const Sealed& sealed) const {
   struct stat hashed {};
-  INDUCTORFS_TRY_ASSIGN(const auto named, disk_.stat(LocalTree::view(path)));
+  INDUCTORFS_TRY_ASSIGN(const auto named, disk_.stat(LocalTree::view(sealed.path)));
   if (!named) return false;
-  if (::fstat(sealed.file.get(), &hashed) != 0) return fail_errno("stat", path);
+  if (::fstat(sealed.file.get(), &hashed) != 0) return fail_errno("stat", sealed.path);
   // Whoever has written to it, or named it, before it was read is noted by now.
-  INDUCTORFS_TRY_ASSIGN(const auto why, marks_.why_not_shared(path));
+  INDUCTORFS_TRY_ASSIGN(const auto why, marks_.why_not_shared(sealed.path));
   return hashed.st_ino == named->st_ino && why.empty();
 }
 
@@ -277,7 +263,7 @@ Result<Sealed> Sealing::seal_file(const NodePtr& node, const std::string& path) 
   });
   if (entry && written_to) return fail(ErrorCode::kBusy);
   if (!entry) return fail(std::move(entry).error());
-  return Sealed{std::move(*entry), std::move(*file), shares_inode};
+  return Sealed{path, std::move(*entry), std::move(*file), shares_inode};
 }
 
 Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path,
@@ -330,16 +316,16 @@ Result<codec::Entry> Sealing::store_file(const Fd& file, const std::string& path
   return entry;
 }
 
-void Sealing::mark_sealed(const Sealed& sealed, const std::string& path) {
+void Sealing::mark_sealed(const Sealed& sealed) {
   // On the inode that was hashed, whatever has its path by now. Without it the next start publishes once more, which is
   // harmless.
-  if (sealed.is_parcel) mark_parcel(sealed, path);
+  if (sealed.is_parcel) mark_parcel(sealed);
   // One that was found damaged by the publisher keeps that mark.
   const auto seal = seal_of(sealed.file.get());
   if (sealed.shares_inode && seal && *seal != kDamagedSeal)
     (void)set_seal(sealed.file.get(), sealed.entry.digest.to_hex());
   fail_point("seal.marked");
-  pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = path; });
+  pins_.with([&](Pins& pins) { pins.sealed_paths[sealed.entry.digest] = sealed.path; });
   counters_.get("seal.sealed").add();
 }
 
@@ -371,28 +357,19 @@ SealOutcome Sealing::seal_group(const SealItem& item) {
   publish.is_again = item.is_again;
   const auto names = read_set(disk_, *path);
   if (!names) return not_sealed(*path, names.error());
-  std::vector<std::pair<std::string, Sealed>> members;
+  std::vector<Sealed> members;
   for (const auto& name : *names) {
     const std::string file_path = join(*path, name);
-    auto entry = seal_member(file_path, path->substr(path->rfind('/') + 1));
-    if (!entry && entry.error().code() == ErrorCode::kNotFound) return SealOutcome::kDone;  // deleted, or damaged
-    if (!entry) return not_sealed(file_path, entry.error());
+    auto member = seal_member(file_path, path->substr(path->rfind('/') + 1));
+    if (!member && member.error().code() == ErrorCode::kNotFound) return SealOutcome::kDone;  // deleted, or damaged
+    if (!member) return not_sealed(file_path, member.error());
     if (origin_.provenance_of(file_path).is_private()) return SealOutcome::kDone;  // as in seal()
-    publish.entries.push_back(entry->entry);
-    members.emplace_back(file_path, std::move(*entry));
+    members.push_back(*std::move(member));
   }
-  if (publish.entries.empty() || in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;
-  const auto still_here = [&]() -> Result<bool> {
-    for (const auto& [file_path, member] : members) {
-      INDUCTORFS_TRY_ASSIGN(const bool is_here, has_name(member, file_path));
-      if (!is_here) return false;
-    }
-    return true;
-  };
-  const auto queued = enqueue(publish, still_here);
+  if (members.empty() || in_place_.set_is_unfinished(*path)) return SealOutcome::kDone;
+  const auto queued = enqueue(std::move(publish), members);
   if (!queued) return not_sealed(*path, queued.error());
   if (!*queued) return SealOutcome::kDone;
-  for (const auto& [file_path, member] : members) mark_sealed(member, file_path);
   counters_.get("seal.groups").add();
   return SealOutcome::kDone;
 }
@@ -417,7 +394,7 @@ Result<Sealed> Sealing::seal_group_file(const std::string& path, const std::stri
   INDUCTORFS_TRY_ASSIGN(auto canonical, layout::canonical_group(text, key));
   INDUCTORFS_TRY_ASSIGN(auto digest, store_.put(canonical));
   fail_point("seal.group_put");
-  return Sealed{entry_of(path, status, digest, canonical.size()), std::move(file), true};
+  return Sealed{path, entry_of(path, status, digest, canonical.size()), std::move(file), true};
 }
 
 codec::Entry Sealing::entry_of(const std::string& path, const struct stat& status, const codec::Digest& digest,

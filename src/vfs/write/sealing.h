@@ -2,9 +2,9 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +23,7 @@ namespace inductorfs::vfs {
 
 /// A file, or a parcel, that has become a blob.
 struct Sealed {
+  std::string path;  ///< in the mount
   codec::Entry entry;
   Fd file;
   bool shares_inode = false;  ///< the file shares its inode with the blob, so it must never be written to again
@@ -80,15 +81,15 @@ class Sealing : Context {
   [[nodiscard]] Result<Sealed> seal_parcel(const NodePtr& node, const std::string& path, const std::string& scope);
   [[nodiscard]] Result<void> judge_makers(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<void> judge_members(const ParcelFiles& files, const std::string& path, const std::string& scope);
-  void mark_parcel(const Sealed& sealed, const std::string& path);
+  void mark_parcel(const Sealed& sealed);
   [[nodiscard]] Result<codec::Digest> store_parcel(const ParcelFiles& files, const std::string& path);
   [[nodiscard]] Result<Sealed> seal_member(const std::string& path, const std::string& key);
   [[nodiscard]] Result<Sealed> seal_group_file(const std::string& path, const std::string& key);
   [[nodiscard]] codec::Entry entry_of(const std::string& path, const struct stat& status, const codec::Digest& digest,
                                       uint64_t size) const;
-  [[nodiscard]] Result<bool> enqueue(const catalog::Publish& publish, const std::function<Result<bool>()>& still_here);
-  [[nodiscard]] Result<bool> has_name(const Sealed& sealed, const std::string& path) const;
-  void mark_sealed(const Sealed& sealed, const std::string& path);
+  [[nodiscard]] Result<bool> enqueue(catalog::Publish publish, std::span<const Sealed> members);
+  [[nodiscard]] Result<bool> has_name(const Sealed& sealed) const;
+  void mark_sealed(const Sealed& sealed);
   // merges.cc
   void queue_again(const catalog::PublishReport& report);
   [[nodiscard]] std::set<std::string> places_of(const std::string& canonical) const;

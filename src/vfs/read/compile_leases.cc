@@ -9,7 +9,6 @@
 
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
-#include "inductorfs/layout/layout.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/paths.h"
 
@@ -49,10 +48,6 @@ void keep_those(Map& map, const Stays& stays) {
   for (auto at = map.begin(); at != map.end();) at = stays(at->first, at->second) ? std::next(at) : map.erase(at);
 }
 
-void call_all(const std::vector<std::function<void()>>& answers) {
-  for (const auto& answer : answers) answer();
-}
-
 }  // namespace
 
 CompileLeases::CompileLeases(const Context& context)
@@ -64,14 +59,20 @@ void CompileLeases::start() {
   if (is_on()) thread_ = start_thread("lease", [this](const std::stop_token& stop) { run(stop); });
 }
 
+template <typename Change>
+void CompileLeases::change(const Change& make) {
+  Answers answers;
+  table_.notify_with([&](Table& table) { make(table, answers); });
+  for (const auto& answer : answers) answer();
+}
+
 void CompileLeases::stop() {
   if (!thread_.joinable()) return;
   thread_.request_stop();
   table_.notify_with([](Table& table) { table.stopping = true; });
   thread_.join();
-  Answers answers;
   std::vector<remote::LeaseName> ours;
-  table_.with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     for (auto& [key, lease] : table.leases) {
       if (lease.is_ours && !lease.made) ours.push_back({key.second, key.first});
       answer_all(table, lease, End::kCompiles, answers);
@@ -80,7 +81,6 @@ void CompileLeases::stop() {
     for (const Question& question : table.questions) answers.push_back([done = question.done] { done(false); });
     table.questions.clear();
   });
-  call_all(answers);
   give_up(ours);
 }
 
@@ -113,8 +113,7 @@ bool CompileLeases::has_artefact(const Asked& asked) const {
 }
 
 void CompileLeases::take(const Asked& asked, std::function<void(bool)> done) {
-  Answers answers;
-  table_.notify_with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     end_others_of(table, asked, answers);
     const auto known = table.leases.find(key_of(asked));
     if (known != table.leases.end()) {
@@ -126,24 +125,25 @@ void CompileLeases::take(const Asked& asked, std::function<void(bool)> done) {
     }
     table.questions.push_back({asked, std::move(done)});
   });
-  call_all(answers);
 }
 
 void CompileLeases::wait(const Asked& asked, std::function<void()> done) {
   const bool is_there = has_artefact(asked);
   enum class Next { kAnswer, kTake, kWait };
-  Answers answers;
-  const Next next = table_.with([&](Table& table) {
+  Next next = Next::kAnswer;
+  change([&](Table& table, Answers& answers) {
     end_others_of(table, asked, answers);
     const auto known = table.leases.find(key_of(asked));
-    if (is_there || table.stopping) return Next::kAnswer;
-    if (known == table.leases.end()) return Next::kTake;
+    if (is_there || table.stopping) return;
+    if (known == table.leases.end()) {
+      next = Next::kTake;
+      return;
+    }
     Lease& lease = known->second;
     const bool own = lease.is_ours && lease.process == asked.process;
     const bool waits = !own && !lease.idle && add_waiter(table, lease, {asked, done, std::chrono::steady_clock::now()});
-    return waits ? Next::kWait : Next::kAnswer;
+    if (waits) next = Next::kWait;
   });
-  call_all(answers);
   switch (next) {
     case Next::kAnswer:
       if (!is_there) tell(asked, UseKind::kNothing, {});
@@ -184,14 +184,12 @@ void CompileLeases::answer_if(Table& table, Lease& lease, End end, Answers& answ
 
 void CompileLeases::serve(const Asked& asked) {
   if (!has_artefact(asked)) return;
-  Answers answers;
-  table_.with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     const auto known = table.leases.find(key_of(asked));
     if (known == table.leases.end()) return;
     answer_if(table, known->second, End::kServed, answers,
               [&](const Waiter& waiter) { return waiter.asked.path == asked.path; });
   });
-  call_all(answers);
 }
 
 std::vector<CompileLeases::Asked> CompileLeases::waiting(const std::string& canonical) const {
@@ -247,8 +245,7 @@ void CompileLeases::ask(const std::vector<Question>& questions) {
   std::vector<remote::LeaseName> names;
   for (const Question& question : questions) names.push_back(question.asked.lease);
   const auto now = cluster_leases_.hold_leases(names, holder_, kLifetime, Deadline::after(options_.lookup_patience));
-  Answers answers;
-  table_.with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     // What is asked for anew is not given up, should the server have left it to us.
     std::erase_if(table.given_up, [&](const auto& name) { return std::ranges::count(names, name) > 0; });
     for (size_t i = 0; i < questions.size(); ++i) {
@@ -273,28 +270,28 @@ void CompileLeases::ask(const std::vector<Question>& questions) {
       answers.push_back([&done, by_another] { done(by_another); });
     }
   });
-  call_all(answers);
 }
 
 void CompileLeases::look_after() {
   for (const Asked& asked : waiting({})) serve(asked);
   look_at_work();
-  Answers answers;
   std::vector<remote::LeaseName> names;
   std::vector<remote::LeaseName> given_up;
-  table_.with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     keep_those(table.leases, [&](const Key& key, Lease& lease) { return stays(table, key, lease, answers); });
     for (const auto& [key, lease] : table.leases) {
       if (lease.is_ours || !lease.waiters.empty()) names.push_back({key.second, key.first});
     }
     given_up = std::exchange(table.given_up, {});
   });
-  call_all(answers);
   give_up(given_up);
-  if (!names.empty()) {
-    renewed(names, cluster_leases_.hold_leases(names, holder_, kLifetime, Deadline::after(kStep)));
-    tell_of_idle();
-  }
+  if (names.empty()) return;
+  const auto now = cluster_leases_.hold_leases(names, holder_, kLifetime, Deadline::after(kStep));
+  const remote::Lease unknown;
+  change([&](Table& table, Answers& answers) {
+    for (size_t i = 0; i < names.size(); ++i) renew(table, names[i], now ? (*now)[i] : unknown, answers);
+  });
+  tell_of_idle();
 }
 
 void CompileLeases::look_at_work() {
@@ -306,15 +303,13 @@ void CompileLeases::look_at_work() {
     return all;
   });
   const auto idle = work_.waiting_of(compiling);
-  Answers answers;
-  table_.with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     for (auto& [key, lease] : table.leases) {
       if (!lease.is_ours || lease.idle || !idle.contains(lease.process)) continue;
       lease.idle = true;
       answer_all(table, lease, End::kIdle, answers);
     }
   });
-  call_all(answers);
 }
 
 void CompileLeases::tell_of_idle() {
@@ -332,8 +327,7 @@ void CompileLeases::tell_of_idle() {
   if (others.empty()) return;
   // To give up what one does not have is to ask who has it.
   const auto marks = cluster_leases_.hold_leases(others, holder_, Milliseconds(0), Deadline::after(kStep));
-  Answers answers;
-  table_.with([&](Table& table) {
+  change([&](Table& table, Answers& answers) {
     for (size_t i = 0; marks && i < others.size(); ++i) {
       const std::string graph = others[i].name.substr(0, others[i].name.size() - kIdleMark.size());
       const auto known = table.leases.find({graph, others[i].scope});
@@ -342,7 +336,6 @@ void CompileLeases::tell_of_idle() {
       answer_all(table, known->second, End::kIdle, answers);
     }
   });
-  call_all(answers);
 }
 
 /// Also answers those who have waited for too long, or who are gone.
@@ -364,16 +357,6 @@ bool CompileLeases::stays(Table& table, const Key& key, Lease& lease, Answers& a
   }
   answer_all(table, lease, End::kCompiles, answers);
   return false;
-}
-
-void CompileLeases::renewed(const std::vector<remote::LeaseName>& names,
-                            const Result<std::vector<remote::Lease>>& now) {
-  Answers answers;
-  const remote::Lease unknown;
-  table_.with([&](Table& table) {
-    for (size_t i = 0; i < names.size(); ++i) renew(table, names[i], now ? (*now)[i] : unknown, answers);
-  });
-  call_all(answers);
 }
 
 void CompileLeases::renew(Table& table, const remote::LeaseName& name, const remote::Lease& now, Answers& answers) {

@@ -103,9 +103,12 @@ class CompileLeases : Context {
     bool stopping = false;
   };
   enum class End { kServed, kCompiles, kTooLong, kIdle };
-  /// What is to be called once the table is not locked any more.
+  /// What is to be called once the table is not locked any more (change()).
   using Answers = std::vector<std::function<void()>>;
 
+  /// Changes the table, and calls then what that has answered.
+  template <typename Change>
+  void change(const Change& make);
   [[nodiscard]] static Key key_of(const Asked& asked) { return {asked.lease.name, asked.lease.scope}; }
   /// Answers those who wait where this one does, if the artefact is there.
   void serve(const Asked& asked);
@@ -120,7 +123,6 @@ class CompileLeases : Context {
   /// Tells other mounts of those of this one, and lets those go who wait for one of another mount.
   void tell_of_idle();
   [[nodiscard]] bool stays(Table& table, const Key& key, Lease& lease, Answers& answers);
-  void renewed(const std::vector<remote::LeaseName>& names, const Result<std::vector<remote::Lease>>& now);
   void renew(Table& table, const remote::LeaseName& name, const remote::Lease& now, Answers& answers);
   void give_up(const std::vector<remote::LeaseName>& names);
 

@@ -29,13 +29,13 @@ bool is_any_device(const std::string& path) {
 constexpr const char* kAnyDeviceName = "a name in the cluster only; programs ask for a device's, as triton/0";
 
 /// Of a local file of a shared family that fits this host and has no seal.
-std::string why_not_sealed(const LocalTree& tree, const Sealer& sealer, const InPlace& in_place,
+std::string why_not_sealed(const LocalTree& tree, const SealQueue& queue, const InPlace& in_place,
                            const Refusals& refusals, const std::string& path) {
   if (const std::string why = in_place.why_waits(path); !why.empty()) {
     return "written in place on this host, and " + why +
            ": it is published when nobody has it open for writing and nothing was written to it for --quiet-time";
   }
-  const auto waiting = sealer.waiting_paths(kWaitingLookedThrough);
+  const auto waiting = queue.waiting_paths(kWaitingLookedThrough);
   const std::string shown = shown_path(path);
   const std::string directory = shown.substr(0, shown.rfind('/'));
   for (const auto& known : waiting) {
@@ -208,7 +208,7 @@ void Explainer::explain_local(Explanation& result, bool is_directory, const std:
   } else if (seal) {
     result.why = "written on this host, and sealed";
   } else if (is_shared && !result.scope.empty()) {
-    result.why = why_not_sealed(disk_, sealer_, in_place_, refusals_, result.path);
+    result.why = why_not_sealed(disk_, seal_queue_, in_place_, refusals_, result.path);
   } else if (is_shared && marks_.is_in_no_environment(result.path)) {
     result.why = Marks::kNoEnvironment;
   } else if (layout::classify(result.path).family == layout::Family::kParcelMember) {
@@ -271,9 +271,9 @@ bool Explainer::lets_in(std::string_view path, uid_t user, std::span<const gid_t
 FileSystemStatus Explainer::status() const {
   FileSystemStatus result;
   result.nodes = tree_.nodes().size();
-  result.unsealed = sealer_.waiting() + in_place_.waiting();
+  result.unsealed = seal_queue_.waiting() + in_place_.waiting();
   result.in_place = in_place_.reasons(kReportedPaths);
-  result.still_written = sealer_.still_written(kReportedPaths);
+  result.still_written = seal_queue_.still_written(kReportedPaths);
   result.pending_sets = key_sets_.pending();
   result.refused = refusals_.lines();
   result.foreign = marks_.foreign();

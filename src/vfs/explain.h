@@ -12,7 +12,7 @@
 #include "vfs/read/parcels.h"
 #include "vfs/tree/context.h"
 #include "vfs/write/in_place.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 namespace inductorfs::vfs {
 

@@ -46,7 +46,7 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
                notifier_, scopes_,         sets_,     shown_,   fit_,    fetcher_,
                starts_,   prefetch_,       views_,    parcels_, leases_, lookup_,
                branches_, listings_,       changes_,  marks_,   origin_, refusals_,
-               removal_,  sealer_,         in_place_, sealing_, data_,   key_sets_,
+               removal_,  seal_queue_,     in_place_, sealing_, data_,   key_sets_,
                names_,    branch_removal_, renames_,  stale_,   places_},
       fetcher_(cluster_blobs_, store_, counters_,
                {[this](const codec::Entry& entry, std::optional<std::string_view> verified) {
@@ -54,8 +54,8 @@ Overlay::Overlay(FileSystemOptions options, LocalTree disk, NodePtr root, const 
                 },
                 [this](const codec::Entry& entry, const std::string& why) { fit_.needs_newer_release(entry, why); }},
                options_.fetch_threads, options_.fetch_total, options_.lookup_patience),
-      sealer_([this](const SealItem& item) { return sealing_.seal(item); },
-              [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time) {
+      seal_queue_([this](const SealItem& item) { return sealing_.seal(item); },
+                  [this](const NodePtr& node) { tree_.let_go(tree_.nodes().release(node)); }, options_.quiet_time) {
   tree_.on_listed_more([this](NodeId directory) { notifier_.wish_content_forgotten(directory); });
   store_.set_eviction_guard([this](const codec::Digest& digest) { return eviction_.allows(digest); });
   store_.set_damage_listener([this](const codec::Digest& digest, int file) { damage_.note(digest, file); });
@@ -100,7 +100,7 @@ Overlay::~Overlay() {
 void Overlay::start(KernelCache& kernel) {
   notifier_.start(kernel);
   leases_.start();
-  sealer_.start();
+  seal_queue_.start();
   in_place_.start();
   user_count_ = start_thread("user-count", [this](const std::stop_token& stop) {
     const Activity activity("counts what users have");
@@ -125,7 +125,7 @@ void Overlay::stop() {
   leases_.stop();
   fetcher_.stop();
   in_place_.stop();
-  sealer_.stop();
+  seal_queue_.stop();
   notifier_.stop();
   recovery_.mark_clean(republish_.wait(Deadline::after(Milliseconds(0))));
 }
@@ -199,15 +199,15 @@ Result<void> Overlay::sync(Deadline deadline) {
       return fail(ErrorCode::kTimedOut,
                   "written in place, and not known to be complete: " + in_words(in_place_.reasons(kReportedPaths)));
     }
-    if (!sealer_.drain(deadline)) {
+    if (!seal_queue_.drain(deadline)) {
       return fail(ErrorCode::kTimedOut, "still written to, or waiting for the local disk: " +
-                                            in_words(sealer_.waiting_paths(kReportedPaths)));
+                                            in_words(seal_queue_.waiting_paths(kReportedPaths)));
     }
-    if (!sealer_.try_for_room(deadline)) {
+    if (!seal_queue_.try_for_room(deadline)) {
       return fail(ErrorCode::kTimedOut, "the local disk has not said yet whether it has room again for these: " +
-                                            in_words(sealer_.paths_without_room(kReportedPaths)));
+                                            in_words(seal_queue_.paths_without_room(kReportedPaths)));
     }
-  } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the sealer gives back what it is given too early
+  } while (in_place_.waiting() > 0 && !in_place_.is_held());  // the seal queue gives back what it is given too early
   INDUCTORFS_TRY(catalog_.drain(deadline));
   if (sealing_.queued_again() != queued_again) return sync(deadline);
   if (!damage_.wait(deadline)) return fail(ErrorCode::kTimedOut, "still taking damaged files away");
@@ -215,7 +215,7 @@ Result<void> Overlay::sync(Deadline deadline) {
     return fail(ErrorCode::kBusy, "written in place just before the mount was taken away: " +
                                       in_words(in_place_.reasons(kReportedPaths)));
   }
-  const auto left = sealer_.paths_without_room(kReportedPaths);
+  const auto left = seal_queue_.paths_without_room(kReportedPaths);
   if (left.empty()) return {};
   return fail(why_not_sealed(in_words(left)));
 }

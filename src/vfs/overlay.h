@@ -45,7 +45,7 @@
 #include "vfs/write/node_places.h"
 #include "vfs/write/removal.h"
 #include "vfs/write/renames.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 #include "vfs/write/sealing.h"
 #include "vfs/write/stale.h"
 
@@ -116,7 +116,7 @@ class Overlay final : public FileSystem, Services {
   // write
   Refusals refusals_{counters_};
   Removal removal_{context_};
-  Sealer sealer_;
+  SealQueue seal_queue_;
   InPlace in_place_{context_};
   Sealing sealing_{context_};
   Data data_{context_};

@@ -84,7 +84,7 @@ struct Node {
   const uint64_t inode_number;
   std::atomic<uint64_t> lookups{0};
   std::atomic<uint32_t> pins{0};
-  /// The owner of the local file when its attributes were last read; the sealer uses it to let users take turns.
+  /// The owner of the local file when its attributes were last read; the seal queue uses it to let users take turns.
   mutable std::atomic<uid_t> owner{0};
   /// Of a directory: the time of the cluster's names in it that the kernel was told last (ShownAttributes::of).
   mutable std::atomic<int64_t> told_change{0};

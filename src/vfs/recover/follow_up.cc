@@ -124,9 +124,9 @@ void FollowUp::look_at_file(const std::string& directory, const std::string& nam
   auto node = lookup_.pin_path(path);
   if (!node) return;
   if (seals_when_quiet(path)) {
-    sealer_.add_quiet({*node, path, false});
+    seal_queue_.add_quiet({*node, path, false});
   } else {
-    sealer_.add({*node, path, false});
+    seal_queue_.add({*node, path, false});
   }
   tree_.unpin(*node);
 }

@@ -10,7 +10,7 @@
 #include "vfs/read/lookup.h"
 #include "vfs/tree/context.h"
 #include "vfs/write/in_place.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 #include "vfs/write/sealing.h"
 
 namespace inductorfs::vfs {

@@ -238,7 +238,7 @@ void Recovery::recover_left(const std::string& path, bool torn) {
 /// `before` are the files of the set before each of them was looked at.
 void Recovery::recover_group(const std::string& path, std::vector<std::string> before, bool torn) {
   const auto read = read_set(disk_, path);
-  // The disk does not tell whether it is whole. It stays, and the sealer asks again.
+  // The disk does not tell whether it is whole. It stays, and the seal queue asks again.
   if (!read && !torn) return sealing_.seal_later(path);
   const auto names = read ? *read : local_set(disk_, path);
   if (!torn && names.size() < before.size()) {  // one was damaged, and they go together
@@ -266,7 +266,7 @@ void Recovery::recover_group(const std::string& path, std::vector<std::string> b
 
 void Recovery::mark_clean(bool is_published) {
   const Activity activity("writes the local tree back");
-  if (is_published && sealer_.waiting() == 0) catalog_.note_queue(true);
+  if (is_published && seal_queue_.waiting() == 0) catalog_.note_queue(true);
   const auto at = disk_.held(kMarker);
   if (!at || !disk_.sync()) return;  // not clean then: the next boot verifies
   fail_point("view.synced");

@@ -8,7 +8,7 @@
 #include "vfs/tree/context.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/key_sets.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 #include "vfs/write/sealing.h"
 #include "vfs/write/stale.h"
 

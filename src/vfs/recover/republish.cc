@@ -81,7 +81,7 @@ bool Republish::is_lost(const std::string& path) const {
 }
 
 void Republish::queue(const std::string& path, const std::stop_token& stop) {
-  while (sealer_.waiting() >= kWaitingMost && !stop.stop_requested()) rest(kStep, stop);
+  while (seal_queue_.waiting() >= kWaitingMost && !stop.stop_requested()) rest(kStep, stop);
   sealing_.publish_again(path);
   ++queued_;
 }

@@ -6,7 +6,7 @@
 
 #include "vfs/origin/marks.h"
 #include "vfs/tree/context.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 #include "vfs/write/sealing.h"
 
 namespace inductorfs::vfs {

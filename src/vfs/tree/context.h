@@ -59,7 +59,7 @@ struct Context : Services {
   class Origin& origin_;
   class Refusals& refusals_;
   class Removal& removal_;
-  class Sealer& sealer_;
+  class SealQueue& seal_queue_;
   class InPlace& in_place_;
   class Sealing& sealing_;
   class Data& data_;

@@ -129,7 +129,7 @@ Result<Attributes> ShownAttributes::own_attributes(const Node& node, Content& co
   if (!status) return fail(ErrorCode::kNotFound);
   content.attributes = attributes_of(*status);
   node.owner = content.attributes.uid;
-  // The other links of a sealed file are the store's and the sealer's.
+  // The other links of a sealed file are the store's and the seal queue's.
   if (content.attributes.links > 1 && node.is_regular() && tree_.is_sealed(node, content)) content.attributes.links = 1;
   // One of its names is ours. Others may be there that nobody has looked up yet.
   if (LocalTree::is_orphan(content.elsewhere) && content.attributes.links > 0) --content.attributes.links;

@@ -311,7 +311,7 @@ void Data::end_write(const NodePtr& node, const DescriptorCache::Pointer& file, 
   if (!changed || in_place_.is_on()) return;
   const auto path = nodes_.path_of(*node);
   if (!path) return;
-  if (seals_when_quiet(*path) && !in_place_.add(node, *path)) sealer_.add_quiet({node, *path, false});
+  if (seals_when_quiet(*path) && !in_place_.add(node, *path)) seal_queue_.add_quiet({node, *path, false});
 }
 
 Result<void> Data::write(NodeId id, std::string_view bytes, uint64_t offset, const Caller& caller) {

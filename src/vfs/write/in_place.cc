@@ -355,14 +355,14 @@ void InPlace::drop(const Item& item) {
 void InPlace::queue_for_seal(const Item& item, bool complete, bool last_of_set) {
   if (is_in_set(item.path)) {
     const NodePtr node = nodes_.walk(parent_path(item.path)).node;
-    if (last_of_set && node && node->key) sealer_.add({node, parent_path(item.path), true});
+    if (last_of_set && node && node->key) seal_queue_.add({node, parent_path(item.path), true});
     return;
   }
   if (!complete) return;
   const bool known = origin_.provenance_of(item.path).is_known();
   const pid_t writer = item.node->content.with([](const Content& content) { return content.last_writer; });
   if (!known && is_on()) origin_.saw_writer(item.node, item.path, writer);
-  sealer_.add({item.node, item.path, false});
+  seal_queue_.add({item.node, item.path, false});
 }
 
 bool InPlace::drain(Deadline deadline) {

@@ -15,7 +15,7 @@
 #include "vfs/origin/origin.h"
 #include "vfs/tree/context.h"
 #include "vfs/write/removal.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 namespace inductorfs::vfs {
 
@@ -33,7 +33,7 @@ namespace inductorfs::vfs {
 /// (add_left()): nothing on the disk tells whether such a file was renamed to its name or is still being written there.
 ///
 /// A file is unfinished (Content::unfinished) from the moment it is added until the kernel has said that no process has
-/// it open for writing, and no byte has changed since the kernel was asked. The sealer takes no unfinished file,
+/// it open for writing, and no byte has changed since the kernel was asked. The queue takes no unfinished file,
 /// whichever caller adds it.
 ///
 /// A thread of its own asks the kernel, because that blocks for as long as FileSystemOptions::who_writes does; no
@@ -92,7 +92,7 @@ class InPlace : Context {
   struct State {
     std::map<Key, Item> items;
     std::map<std::string, size_t> sets;  ///< the number of items of a Triton set, by its directory
-    size_t leaving = 0;                  ///< items that are off the list, and on their way to the sealer
+    size_t leaving = 0;                  ///< items that are off the list, and on their way to the seal queue
     std::stop_source question;           ///< ends the question that is under way
     bool asking = false;
     bool held = false;

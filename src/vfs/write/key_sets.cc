@@ -187,7 +187,7 @@ void KeySets::commit_if_complete(const NodePtr& directory, std::string path, con
   origin_.made_set(path, names, caller);
   if (!why_private.empty()) marks_.stays_here(path, why_private, names.size());
   changed_names_in(directory);
-  sealer_.add({.node = directory, .path = path, .group = true, .is_again = is_again});
+  seal_queue_.add({.node = directory, .path = path, .group = true, .is_again = is_again});
   tree_.unpin(directory);
 }
 

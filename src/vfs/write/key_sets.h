@@ -13,7 +13,7 @@
 #include "vfs/origin/origin.h"
 #include "vfs/tree/context.h"
 #include "vfs/write/removal.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 namespace inductorfs::vfs {
 

@@ -164,7 +164,7 @@ Result<Found> Names::create(NodeId parent, std::string_view name, mode_t mode, c
   // What a compiler makes in place is witnessed when its build directory goes.
   if (!seals_after_build(where.path)) origin_.saw_writer(node, where.path, caller.pid);
   if (!in_place_.add(node, where.path)) {
-    sealer_.add_quiet({.node = node, .path = where.path, .has_no_sign = !seals_when_quiet(where.path)});
+    seal_queue_.add_quiet({.node = node, .path = where.path, .has_no_sign = !seals_when_quiet(where.path)});
   }
   return result;
 }
@@ -204,7 +204,7 @@ Result<Found> Names::make_directory(NodeId parent, std::string_view name, mode_t
   });
   if (result) refusals_.note_if_hidden(where.path, disk_);
   const NodePtr node = result && form_of(where.path) == layout::Form::kDirectory ? nodes_.find(result->node) : nullptr;
-  if (node) sealer_.add_quiet({.node = node, .path = where.path, .has_no_sign = true});
+  if (node) seal_queue_.add_quiet({.node = node, .path = where.path, .has_no_sign = true});
   return result;
 }
 
@@ -359,7 +359,7 @@ Result<void> Names::take_file_away(NodeId parent, std::string_view name, const C
     return node->content.with([&](Content& content) { return removal_.take_name_away(where, node, &content); });
   });
   if (!gone) return gone;
-  removal_.hide_entry(where.path);  // after the name went: the sealer looks for the name after it has queued
+  removal_.hide_entry(where.path);  // after the name went: the seal queue looks for the name after it has queued
   origin_.member_changed(where.path);
   if (node) tree_.let_go(nodes_.release(node));
   changed_names_in(where.parent);

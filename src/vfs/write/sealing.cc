@@ -67,11 +67,11 @@ void Sealing::seal_if_final(const NodePtr& node, const std::string& path) {
     const bool is_group = layout::is_group_file(path.substr(path.rfind('/') + 1));
     const bool in_any_order = marks_.everyone_fits() || marks_.is_in_no_environment(path);
     if (is_group || (in_any_order && local_set_is_whole(disk_, parent_path(path)).value_or(true))) {
-      sealer_.add({directory, parent_path(path), true});
+      seal_queue_.add({directory, parent_path(path), true});
     }
     return;
   }
-  sealer_.add({node, path, false});
+  seal_queue_.add({node, path, false});
 }
 
 void Sealing::seal_after_build(const std::string& directory_path, const Caller& builder) {
@@ -86,7 +86,7 @@ void Sealing::seal_after_build(const std::string& directory_path, const Caller& 
     if (noted) {
       origin_.saw_writer(*node, path, builder.pid, true);
       in_place_.is_complete(*node);
-      sealer_.add({*node, path, false});
+      seal_queue_.add({*node, path, false});
     }
     tree_.unpin(*node);
     return;
@@ -110,7 +110,7 @@ SealOutcome Sealing::not_sealed(const std::string& path, const Error& error) {
     log::write_limited(log::Level::kWarning, "seal.no_room", {{"path", shown_path(path)}, {"why", error.to_string()}});
     last_failure_.with([&](std::optional<Error>& last) { last = error; });
     // What waits holds a node each, and its bytes are read again for each try.
-    if (sealer_.waiting() < kMostWaitingForRoom) return SealOutcome::kNoRoom;
+    if (seal_queue_.waiting() < kMostWaitingForRoom) return SealOutcome::kNoRoom;
     refuse(path, error.to_string() + "; more than " + std::to_string(kMostWaitingForRoom) +
                      " files wait for the disk, so the next mount publishes this one");
     return SealOutcome::kDone;
@@ -424,10 +424,10 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
     if (!node) return;
     if (is_set) {
       origin_.saw_writer_of_set(*node, path, writer);
-      sealer_.add({*node, path, true});
+      seal_queue_.add({*node, path, true});
     } else {
       origin_.saw_writer(*node, path, writer);
-      if (is_parcel) sealer_.add({*node, path, false});
+      if (is_parcel) seal_queue_.add({*node, path, false});
       seal_if_final(*node, path);
     }
     tree_.unpin(*node);
@@ -442,7 +442,7 @@ void Sealing::saw_writer_below(const std::string& path, pid_t writer) {
 void Sealing::add_found(const std::string& path, bool is_again) {
   auto node = lookup_.pin_path(path);
   if (!node) return;
-  sealer_.add({.node = *node, .path = path, .group = (*node)->key != nullptr, .is_again = is_again});
+  seal_queue_.add({.node = *node, .path = path, .group = (*node)->key != nullptr, .is_again = is_again});
   tree_.unpin(*node);
 }
 

@@ -17,7 +17,7 @@
 #include "vfs/tree/parcel_files.h"
 #include "vfs/write/in_place.h"
 #include "vfs/write/removal.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 namespace inductorfs::vfs {
 
@@ -37,7 +37,7 @@ class Sealing : Context {
  public:
   explicit Sealing(const Context& context) : Context(context) {}
 
-  /// Seals one item: Sealer::Seal.
+  /// Seals one item: SealQueue::Seal.
   SealOutcome seal(const SealItem& item);
 
   /// Returns what the disk said when something was left for another try (SealOutcome::kNoRoom).

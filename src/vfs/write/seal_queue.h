@@ -39,14 +39,14 @@ enum class SealOutcome {
 /// The queue of items that are to be sealed, and the `seal` thread that seals them. The thread takes turns between the
 /// users whose files wait, because it hashes bytes, and one user may have many. A job never waits for it. A crash loses
 /// nothing, because the scan at the next start finds files without a seal. Safe for concurrent use.
-class Sealer {
+class SealQueue {
  public:
   using Seal = std::function<SealOutcome(const SealItem&)>;
   using Unpin = std::function<void(const NodePtr&)>;
   static constexpr int kRestlessTimes = 5;
 
-  Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time);
-  ~Sealer();
+  SealQueue(Seal seal, Unpin unpin, Milliseconds quiet_time);
+  ~SealQueue();
   void start();
   /// Ends the thread; what is queued is left for the next start. Idempotent.
   void stop();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ namespace {
 using vfs::SealItem;
 using vfs::SealOutcome;
 
-class Sealer : public ::testing::Test {
+class SealQueue : public ::testing::Test {
  protected:
   static vfs::NodePtr node(uint64_t id) { return std::make_shared<vfs::Node>(vfs::NodeId{id}, S_IFREG, id); }
   SealOutcome seal(const SealItem& item) {
@@ -32,34 +32,34 @@ class Sealer : public ::testing::Test {
   Guarded<std::vector<std::string>> sealed;
   int refusals = 0;
   std::atomic<int> unpinned{0};
-  vfs::Sealer sealer{[this](const SealItem& item) { return seal(item); }, [this](const vfs::NodePtr&) { ++unpinned; },
-                     Milliseconds{40}};
+  vfs::SealQueue queue{[this](const SealItem& item) { return seal(item); }, [this](const vfs::NodePtr&) { ++unpinned; },
+                       Milliseconds{40}};
 };
 
-TEST_F(Sealer, SealsInOrderAndLetsTheNodesGo) {
+TEST_F(SealQueue, SealsInOrderAndLetsTheNodesGo) {
   const auto one = node(2);
   const auto two = node(3);
-  sealer.add({one, "one", false});
-  sealer.add({two, "two", false});
+  queue.add({one, "one", false});
+  queue.add({two, "two", false});
   EXPECT_EQ(one->pins.load(), 1U);
-  EXPECT_EQ(sealer.waiting(), 2U);
+  EXPECT_EQ(queue.waiting(), 2U);
 
-  sealer.start();
+  queue.start();
 
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
   EXPECT_EQ(sealed.with([](auto& paths) { return paths; }), (std::vector<std::string>{"one", "two"}));
   EXPECT_EQ(one->pins.load() + two->pins.load(), 0U);
   EXPECT_EQ(unpinned.load(), 2);
 }
 
-TEST_F(Sealer, WaitsUntilAFileIsQuiet) {
-  sealer.start();
+TEST_F(SealQueue, WaitsUntilAFileIsQuiet) {
+  queue.start();
   const auto file = node(2);
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 5; ++i) sealer.add_quiet({file, "path " + std::to_string(i), false});
+  for (int i = 0; i < 5; ++i) queue.add_quiet({file, "path " + std::to_string(i), false});
   EXPECT_EQ(file->pins.load(), 1U) << "one wait, one pin";
 
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
 
   EXPECT_GE(std::chrono::steady_clock::now() - begin, Milliseconds{40});
   EXPECT_EQ(sealed.with([](auto& paths) { return paths; }), (std::vector<std::string>{"path 4"}));
@@ -71,7 +71,7 @@ class SealerPutsOff : public ::testing::TestWithParam<SealOutcome> {};
 TEST_P(SealerPutsOff, NoSignForGood) {
   Guarded<std::vector<bool>> without_sign;
   const auto file = std::make_shared<vfs::Node>(vfs::NodeId{2}, S_IFREG, 2);
-  vfs::Sealer slow(
+  vfs::SealQueue slow(
       [&](const SealItem& item) {
         return without_sign.with([&](auto& seen) {
           seen.push_back(item.has_no_sign);
@@ -90,97 +90,98 @@ TEST_P(SealerPutsOff, NoSignForGood) {
 
 INSTANTIATE_TEST_SUITE_P(Outcomes, SealerPutsOff, ::testing::Values(SealOutcome::kUnjudged, SealOutcome::kLater));
 
-TEST_F(Sealer, TakesNoItemWithoutASignForOneThatHasIt) {
+TEST_F(SealQueue, TakesNoItemWithoutASignForOneThatHasIt) {
   const auto file = node(2);
   for (const char* path : {"first", "second"}) {
-    sealer.add_quiet({.node = file, .path = path, .has_no_sign = true});
-    sealer.add({file, path, false});
+    queue.add_quiet({.node = file, .path = path, .has_no_sign = true});
+    queue.add({file, path, false});
   }
-  EXPECT_EQ(sealer.waiting(), 3U) << "two with a sign, and one wait for the file";
-  EXPECT_FALSE(sealer.drain(Deadline::after(Milliseconds{40}))) << "all three are due when the thread begins";
-  sealer.start();
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  EXPECT_EQ(queue.waiting(), 3U) << "two with a sign, and one wait for the file";
+  EXPECT_FALSE(queue.drain(Deadline::after(Milliseconds{40}))) << "all three are due when the thread begins";
+  queue.start();
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
   EXPECT_EQ(sealed.with([](auto& paths) { return paths; }), (std::vector<std::string>{"first", "second", "second"}));
   EXPECT_EQ(file->pins.load(), 0U);
 }
 
-TEST_F(Sealer, TriesAgainWhatIsWrittenToRightNow) {
+TEST_F(SealQueue, TriesAgainWhatIsWrittenToRightNow) {
   refusals = 2;
-  sealer.start();
+  queue.start();
   const auto file = node(2);
-  sealer.add({file, "busy", false});
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  queue.add({file, "busy", false});
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
   EXPECT_EQ(count(), 3U);
   EXPECT_EQ(file->pins.load(), 0U);
   EXPECT_EQ(unpinned.load(), 1);
 }
 
-TEST_F(Sealer, WaitsForAQuietFileWhoseTurnHasNotCome) {
-  sealer.add_quiet({node(2), "one", false});
-  const Milliseconds restless = vfs::Sealer::kRestlessTimes * Milliseconds{40} + Milliseconds{20};
-  EXPECT_FALSE(sealer.drain(Deadline::after(restless))) << "nobody writes to it: the thread has not begun";
-  EXPECT_TRUE(sealer.still_written(9).empty());
-  sealer.start();
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+TEST_F(SealQueue, WaitsForAQuietFileWhoseTurnHasNotCome) {
+  queue.add_quiet({node(2), "one", false});
+  const Milliseconds restless = vfs::SealQueue::kRestlessTimes * Milliseconds{40} + Milliseconds{20};
+  EXPECT_FALSE(queue.drain(Deadline::after(restless))) << "nobody writes to it: the thread has not begun";
+  EXPECT_TRUE(queue.still_written(9).empty());
+  queue.start();
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
   EXPECT_EQ(count(), 1U);
 }
 
-TEST_F(Sealer, SaysWhatItWaitsForWhenItCannotDrain) {
-  sealer.add({node(2), "stuck", false});
-  sealer.add_quiet({node(3), "loud", false});
-  EXPECT_FALSE(sealer.drain(Deadline::after(Milliseconds{1})));
-  EXPECT_EQ(sealer.waiting_paths(5), (std::vector<std::string>{"stuck", "loud"}));
-  EXPECT_EQ(sealer.waiting_paths(1).size(), 1U);
+TEST_F(SealQueue, SaysWhatItWaitsForWhenItCannotDrain) {
+  queue.add({node(2), "stuck", false});
+  queue.add_quiet({node(3), "loud", false});
+  EXPECT_FALSE(queue.drain(Deadline::after(Milliseconds{1})));
+  EXPECT_EQ(queue.waiting_paths(5), (std::vector<std::string>{"stuck", "loud"}));
+  EXPECT_EQ(queue.waiting_paths(1).size(), 1U);
 }
 
-TEST_F(Sealer, TakesTurnsBetweenUsers) {
+TEST_F(SealQueue, TakesTurnsBetweenUsers) {
   const auto theirs = node(2);
   theirs->owner = 1000;
-  for (int i = 0; i < 100; ++i) sealer.add({theirs, "file " + std::to_string(i % 10), false});
+  for (int i = 0; i < 100; ++i) queue.add({theirs, "file " + std::to_string(i % 10), false});
   const auto mine = node(3);
   mine->owner = 2000;
-  sealer.add({mine, "mine", false});
-  EXPECT_EQ(sealer.waiting(), 11U) << "one item for each name";
+  queue.add({mine, "mine", false});
+  EXPECT_EQ(queue.waiting(), 11U) << "one item for each name";
   EXPECT_EQ(theirs->pins.load(), 10U);
 
-  sealer.start();
+  queue.start();
 
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
   const auto paths = sealed.with([](auto& all) { return all; });
   EXPECT_LE(std::find(paths.begin(), paths.end(), "mine") - paths.begin(), 1);
   EXPECT_EQ(theirs->pins.load() + mine->pins.load(), 0U);
 }
 
-TEST_F(Sealer, HoldsNothingMoreForAFileThatIsRenamedAgainAndAgain) {
+TEST_F(SealQueue, HoldsNothingMoreForAFileThatIsRenamedAgainAndAgain) {
   const auto file = node(2);
-  for (int i = 0; i < 10'000; ++i) sealer.add({file, "name " + std::to_string(i), false});
-  EXPECT_LE(sealer.waiting(), 20U);
-  sealer.start();
-  ASSERT_TRUE(sealer.drain(Deadline::after(std::chrono::seconds(20))));
+  for (int i = 0; i < 10'000; ++i) queue.add({file, "name " + std::to_string(i), false});
+  EXPECT_LE(queue.waiting(), 20U);
+  queue.start();
+  ASSERT_TRUE(queue.drain(Deadline::after(std::chrono::seconds(20))));
   EXPECT_EQ(sealed.with([](auto& paths) { return paths.back(); }), "name 9999");
   EXPECT_EQ(file->pins.load(), 0U);
 }
 
 /// What waits for its turn is not kept from it by whoever always has something new.
-class BusySealer : public ::testing::Test {
+class BusySealQueue : public ::testing::Test {
  protected:
   static vfs::NodePtr node(uint64_t id) { return std::make_shared<vfs::Node>(vfs::NodeId{id}, S_IFREG, id); }
   SealOutcome seal(const SealItem& item) {
     if (item.path == "judged later") return ++looks == 1 ? SealOutcome::kUnjudged : SealOutcome::kDone;
-    if (looks < 2 && !ended) sealer.add({item.node, item.path == "one" ? "two" : "one", false});
+    if (looks < 2 && !ended) queue.add({item.node, item.path == "one" ? "two" : "one", false});
     return SealOutcome::kDone;
   }
 
   std::atomic<int> looks{0};
   std::atomic<bool> ended{false};
-  vfs::Sealer sealer{[this](const SealItem& item) { return seal(item); }, [](const vfs::NodePtr&) {}, Milliseconds{40}};
+  vfs::SealQueue queue{[this](const SealItem& item) { return seal(item); }, [](const vfs::NodePtr&) {},
+                       Milliseconds{40}};
 };
 
-TEST_F(BusySealer, LooksAgainAtWhatWasPutOff) {
-  sealer.add({node(2), "judged later", false});
-  sealer.add({node(3), "one", false});
-  sealer.start();
-  const bool done = sealer.drain(Deadline::after(std::chrono::seconds(20)));
+TEST_F(BusySealQueue, LooksAgainAtWhatWasPutOff) {
+  queue.add({node(2), "judged later", false});
+  queue.add({node(3), "one", false});
+  queue.start();
+  const bool done = queue.drain(Deadline::after(std::chrono::seconds(20)));
   ended = true;
   EXPECT_TRUE(done);
   EXPECT_EQ(looks.load(), 2);
@@ -188,13 +189,13 @@ TEST_F(BusySealer, LooksAgainAtWhatWasPutOff) {
 
 /// As the store while all of it is in use, and what has no room is always due again, as on a disk that needs longer to
 /// try all of it than one of it waits.
-class FullSealer : public Sealer {
+class FullSealer : public SealQueue {
  protected:
-  vfs::Sealer full{[this](const SealItem& item) {
-                     (void)seal(item);
-                     return item.path == "fits" ? SealOutcome::kDone : SealOutcome::kNoRoom;
-                   },
-                   [this](const vfs::NodePtr&) { ++unpinned; }, Milliseconds{0}};
+  vfs::SealQueue full{[this](const SealItem& item) {
+                        (void)seal(item);
+                        return item.path == "fits" ? SealOutcome::kDone : SealOutcome::kNoRoom;
+                      },
+                      [this](const vfs::NodePtr&) { ++unpinned; }, Milliseconds{0}};
 };
 
 TEST_F(FullSealer, DrainsAlthoughItAlwaysTriesAgain) {
@@ -221,7 +222,7 @@ TEST_F(FullSealer, DrainsAlthoughItAlwaysTriesAgain) {
 }
 
 /// What has no room is not due for an hour; there is room when the test says so.
-class RoomLater : public Sealer {
+class RoomLater : public SealQueue {
  protected:
   void wait_for_room(uint64_t files) {
     later.start();
@@ -230,11 +231,11 @@ class RoomLater : public Sealer {
     ASSERT_EQ(count(), files);
   }
   std::atomic<bool> has_room{false};
-  vfs::Sealer later{[this](const SealItem& item) {
-                      (void)seal(item);
-                      return has_room ? SealOutcome::kDone : SealOutcome::kNoRoom;
-                    },
-                    [this](const vfs::NodePtr&) { ++unpinned; }, std::chrono::minutes(12)};
+  vfs::SealQueue later{[this](const SealItem& item) {
+                         (void)seal(item);
+                         return has_room ? SealOutcome::kDone : SealOutcome::kNoRoom;
+                       },
+                       [this](const vfs::NodePtr&) { ++unpinned; }, std::chrono::minutes(12)};
 };
 
 TEST_F(RoomLater, WhoAsksHasOneTriedAndTheOthersWhereThatOneFindsRoom) {
@@ -248,10 +249,10 @@ TEST_F(RoomLater, WhoAsksHasOneTriedAndTheOthersWhereThatOneFindsRoom) {
   EXPECT_TRUE(later.try_for_room(Deadline::after(std::chrono::seconds(10)))) << "nothing waits";
 }
 
-TEST_F(Sealer, LeavesWhatIsQueuedWhenItStops) {
-  sealer.add({node(2), "left", false});
-  sealer.stop();
-  sealer.stop();
+TEST_F(SealQueue, LeavesWhatIsQueuedWhenItStops) {
+  queue.add({node(2), "left", false});
+  queue.stop();
+  queue.stop();
   EXPECT_EQ(count(), 0U);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 #include <algorithm>
 #include <utility>
@@ -22,23 +22,23 @@ constexpr size_t kNamesOfOne = 16;
 }  // namespace
 
 /// It is to be sealed for another reason, and has a pin for that.
-void Sealer::forget_wait(State::Timed& waits, NodeId node) {
+void SealQueue::forget_wait(State::Timed& waits, NodeId node) {
   const auto found = waits.find(node);
   if (found == waits.end()) return;
   found->second.second.node->pins.fetch_sub(1);  // not the last one
   waits.erase(found);
 }
 
-Sealer::Sealer(Seal seal, Unpin unpin, Milliseconds quiet_time)
+SealQueue::SealQueue(Seal seal, Unpin unpin, Milliseconds quiet_time)
     : seal_(std::move(seal)), unpin_(std::move(unpin)), quiet_time_(quiet_time) {}
 
-Sealer::~Sealer() { stop(); }
+SealQueue::~SealQueue() { stop(); }
 
-void Sealer::start() {
+void SealQueue::start() {
   thread_ = start_thread("seal", [this](const std::stop_token& stop) { run(stop); });
 }
 
-void Sealer::stop() {
+void SealQueue::stop() {
   state_.notify_with([](State& state) { state.stopped = true; });
   if (!thread_.joinable()) return;
   thread_.request_stop();
@@ -46,7 +46,7 @@ void Sealer::stop() {
 }
 
 /// With its pin, which is not the last one when the same is queued already.
-void Sealer::add_ready(State& state, SealItem item) {
+void SealQueue::add_ready(State& state, SealItem item) {
   // One without a sign must not take the place of one that has it.
   if (!item.has_no_sign && !state.queued[item.node->id].insert(item.path).second) {
     item.node->pins.fetch_sub(1);
@@ -56,7 +56,7 @@ void Sealer::add_ready(State& state, SealItem item) {
   state.ready[user].push_back(std::move(item));
 }
 
-void Sealer::add(SealItem item) {
+void SealQueue::add(SealItem item) {
   item.node->pins.fetch_add(1);
   state_.notify_with([&](State& state) {
     forget_wait(state.no_room, item.node->id);
@@ -69,19 +69,19 @@ void Sealer::add(SealItem item) {
   });
 }
 
-void Sealer::add_quiet(SealItem item) {
+void SealQueue::add_quiet(SealItem item) {
   item.node->pins.fetch_add(1);
   state_.notify_with([&](State& state) { add_quiet(state, std::move(item)); });
 }
 
 /// A file waits once, with one pin. If one of the two has a sign, what waits has it: else the sign would be forgotten.
-void Sealer::join(SealItem& waits, const SealItem& item) {
+void SealQueue::join(SealItem& waits, const SealItem& item) {
   waits.has_no_sign = waits.has_no_sign && item.has_no_sign;
   item.node->pins.fetch_sub(1);
 }
 
 /// With its pin.
-void Sealer::add_quiet(State& state, SealItem item) const {
+void SealQueue::add_quiet(State& state, SealItem item) const {
   const SteadyTime due = std::chrono::steady_clock::now() + quiet_time_;
   const NodeId id = item.node->id;
   ++state.quiet_added;
@@ -95,7 +95,7 @@ void Sealer::add_quiet(State& state, SealItem item) const {
   state.quiet.emplace(id, std::make_pair(due, std::move(item)));
 }
 
-size_t Sealer::waiting() const {
+size_t SealQueue::waiting() const {
   return state_.with([](const State& state) {
     size_t count = state.quiet.size() + state.no_room.size() + state.unjudged.size();
     count += state.working || state.retried ? 1 : 0;
@@ -104,14 +104,14 @@ size_t Sealer::waiting() const {
   });
 }
 
-void Sealer::add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to) {
+void SealQueue::add_paths(const State::Timed& from, size_t limit, std::vector<std::string>& to) {
   for (const auto& [id, timed] : from) {
     if (to.size() < limit && !timed.second.has_no_sign) to.push_back(shown_path(timed.second.path));
   }
 }
 
 /// Those that are to be sealed.
-std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
+std::vector<std::string> SealQueue::waiting_paths(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
     for (const auto& [user, items] : state.ready) {
@@ -128,7 +128,7 @@ std::vector<std::string> Sealer::waiting_paths(size_t limit) const {
   });
 }
 
-std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
+std::vector<std::string> SealQueue::paths_without_room(size_t limit) const {
   return state_.with([&](const State& state) {
     std::vector<std::string> paths;
     if (state.retried) paths.push_back(shown_path(*state.retried));
@@ -137,21 +137,23 @@ std::vector<std::string> Sealer::paths_without_room(size_t limit) const {
   });
 }
 
-SteadyTime Sealer::restless_at(const SealItem& item) const { return item.waits_since + kRestlessTimes * quiet_time_; }
+SteadyTime SealQueue::restless_at(const SealItem& item) const {
+  return item.waits_since + kRestlessTimes * quiet_time_;
+}
 
 /// One that is due has been quiet, and waits for its turn only.
-bool Sealer::is_restless(const std::pair<SteadyTime, SealItem>& timed, SteadyTime now) const {
+bool SealQueue::is_restless(const std::pair<SteadyTime, SealItem>& timed, SteadyTime now) const {
   return timed.first > now && restless_at(timed.second) <= now;
 }
 
-bool Sealer::is_idle(const State& state) const {
+bool SealQueue::is_idle(const State& state) const {
   const SteadyTime now = std::chrono::steady_clock::now();
   return state.ready.empty() && state.unjudged.empty() && !state.working &&
          std::ranges::all_of(state.quiet, [&](const auto& one) { return is_restless(one.second, now); });
 }
 
 /// When is_idle() may become true although nothing is done.
-SteadyTime Sealer::next_restless(const State& state, SteadyTime latest) const {
+SteadyTime SealQueue::next_restless(const State& state, SteadyTime latest) const {
   const SteadyTime now = std::chrono::steady_clock::now();
   for (const auto& [id, timed] : state.quiet) {
     const SteadyTime when = restless_at(timed.second);
@@ -160,7 +162,7 @@ SteadyTime Sealer::next_restless(const State& state, SteadyTime latest) const {
   return latest;
 }
 
-bool Sealer::drain(Deadline deadline) {
+bool SealQueue::drain(Deadline deadline) {
   const auto idle = [this](const State& state) { return is_idle(state); };
   while (true) {
     const SteadyTime until = state_.with([&](const State& state) { return next_restless(state, deadline.at()); });
@@ -169,7 +171,7 @@ bool Sealer::drain(Deadline deadline) {
   }
 }
 
-bool Sealer::try_for_room(Deadline deadline) {
+bool SealQueue::try_for_room(Deadline deadline) {
   const uint64_t seen = state_.notify_with([](State& state) {
     state.wants_retry = !state.no_room.empty() || state.retried;
     return state.retries + (state.retried ? 1 : 0);  // one that is under way may have begun before there was room
@@ -180,7 +182,7 @@ bool Sealer::try_for_room(Deadline deadline) {
   return state_.wait_until(deadline.at(), is_over, is_over);
 }
 
-std::vector<std::string> Sealer::still_written(size_t limit) const {
+std::vector<std::string> SealQueue::still_written(size_t limit) const {
   return state_.with([&](const State& state) {
     const SteadyTime now = std::chrono::steady_clock::now();
     std::vector<std::string> paths;
@@ -192,7 +194,7 @@ std::vector<std::string> Sealer::still_written(size_t limit) const {
 }
 
 /// What has waited long enough takes its turn among the files of its owner.
-void Sealer::add_due(State& state, SteadyTime now) {
+void SealQueue::add_due(State& state, SteadyTime now) {
   for (auto one = state.quiet.begin(); one != state.quiet.end();) {
     const auto here = one++;
     if (here->second.first > now) continue;
@@ -212,7 +214,7 @@ void Sealer::add_due(State& state, SteadyTime now) {
 }
 
 /// The next of the user whose turn it is.
-SealItem Sealer::take_ready(State& state) {
+SealItem SealQueue::take_ready(State& state) {
   auto turn = state.ready.upper_bound(state.served);
   if (turn == state.ready.end()) turn = state.ready.begin();
   state.served = turn->first;
@@ -227,7 +229,7 @@ SealItem Sealer::take_ready(State& state) {
 }
 
 /// The one that waits longest for room.
-bool Sealer::take_retry(State& state, SteadyTime now, SealItem& item) {
+bool SealQueue::take_retry(State& state, SteadyTime now, SealItem& item) {
   const auto first =
       std::min_element(state.no_room.begin(), state.no_room.end(),
                        [](const auto& one, const auto& other) { return one.second.first < other.second.first; });
@@ -240,7 +242,7 @@ bool Sealer::take_retry(State& state, SteadyTime now, SealItem& item) {
 }
 
 /// Says whether a sign of the file has come that is still to be acted on.
-bool Sealer::has_sign(const State& state, NodeId node) {
+bool SealQueue::has_sign(const State& state, NodeId node) {
   return state.queued.contains(node) || state.no_room.contains(node) ||
          std::ranges::any_of(state.unjudged, [node](const auto& one) {
            return one.second.node->id == node && !one.second.has_no_sign;
@@ -248,7 +250,7 @@ bool Sealer::has_sign(const State& state, NodeId node) {
 }
 
 /// What waits for room gets every second turn at most: each try reads the bytes again, and mostly in vain.
-bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
+bool SealQueue::take_due(State& state, SteadyTime now, SealItem& item) {
   add_due(state, now);
   const bool skips = std::exchange(state.skips_retries, false) && !state.ready.empty();
   if (!skips && take_retry(state, now, item)) return state.skips_retries = true;
@@ -266,14 +268,14 @@ bool Sealer::take_due(State& state, SteadyTime now, SealItem& item) {
   return false;
 }
 
-void Sealer::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
+void SealQueue::put_off(State::Timed& to, SealItem item, Milliseconds wait) {
   const NodeId id = item.node->id;
   const auto due = std::chrono::steady_clock::now() + wait;
   if (const auto waits = to.find(id); waits != to.end()) return join(waits->second.second, item);
   to.emplace(id, std::make_pair(due, std::move(item)));
 }
 
-SteadyTime Sealer::next_due(const State& state) {
+SteadyTime SealQueue::next_due(const State& state) {
   const SteadyTime now = std::chrono::steady_clock::now();
   if (state.wants_retry && !state.no_room.empty()) return now;
   SteadyTime next = now + kRest;
@@ -284,7 +286,7 @@ SteadyTime Sealer::next_due(const State& state) {
 }
 
 /// Where one has found room, so may the others.
-void Sealer::end_retry(State& state, SealOutcome outcome) {
+void SealQueue::end_retry(State& state, SealOutcome outcome) {
   if (!state.retried) return;
   state.retried.reset();
   ++state.retries;
@@ -293,7 +295,7 @@ void Sealer::end_retry(State& state, SealOutcome outcome) {
   for (auto& [id, timed] : state.no_room) timed.first = std::chrono::steady_clock::now();
 }
 
-void Sealer::take_back(State& state, SealItem item, SealOutcome outcome) const {
+void SealQueue::take_back(State& state, SealItem item, SealOutcome outcome) const {
   if (outcome == SealOutcome::kUnjudged) {
     state.unjudged.emplace_back(std::chrono::steady_clock::now() + kJudgementStep, std::move(item));
     return;
@@ -305,7 +307,7 @@ void Sealer::take_back(State& state, SealItem item, SealOutcome outcome) const {
           no_room ? kQuietTimesUntilRoom * quiet_time_ : kRetry);
 }
 
-void Sealer::run(const std::stop_token& stop) {
+void SealQueue::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     SealItem item;
     const auto [until, added] =

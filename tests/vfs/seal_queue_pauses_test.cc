@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sealer does after several quiet times, which are so long that a busy machine keeps them.
+// What a queue does after several quiet times, which are so long that a busy machine keeps them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <thread>
 
 #include "vfs/host.h"
-#include "vfs/write/sealer.h"
+#include "vfs/write/seal_queue.h"
 
 namespace inductorfs::testing {
 namespace {
@@ -16,7 +16,7 @@ using vfs::SealOutcome;
 
 TEST(SealerPauses, WaitsForNoFileThatIsNeverQuiet) {
   constexpr Milliseconds kQuiet{1000};
-  vfs::Sealer busy([](const SealItem&) { return SealOutcome::kDone; }, [](const vfs::NodePtr&) {}, kQuiet);
+  vfs::SealQueue busy([](const SealItem&) { return SealOutcome::kDone; }, [](const vfs::NodePtr&) {}, kQuiet);
   const auto file = std::make_shared<vfs::Node>(vfs::NodeId{2}, S_IFREG, 2);
   busy.add_quiet({file, "written", false});
   busy.start();

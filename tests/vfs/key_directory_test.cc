@@ -119,7 +119,7 @@ TEST_F(KeyDirectory, KeepsWhatAProcessHasPutWithoutAGroupFile) {
   ASSERT_TRUE(a.sync());
   EXPECT_EQ(a.count("publish.published"), 0U);
   const auto reasons = a.inspection().status().foreign_reasons;
-  EXPECT_TRUE(std::ranges::any_of(reasons, [](const auto& one) { return one.find("no group file") != one.npos; }));
+  EXPECT_TRUE(std::ranges::any_of(reasons, [](const auto& text) { return text.find("no group file") != text.npos; }));
 
   ASSERT_TRUE(a.create(dump + "/edited", ""));  // as an editor saves
   ASSERT_TRUE(a.append(dump + "/edited", "second wrote it"));

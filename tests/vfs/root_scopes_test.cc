@@ -469,7 +469,7 @@ const Meddling kMeddlings[] = {
      }},
 };
 INSTANTIATE_TEST_SUITE_P(ByAnother, RootScopesOfMakers, ::testing::ValuesIn(kMeddlings),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& named) { return std::string(named.param.name); });
 
 TEST_F(RootScopesOfMakers, KeepHereWhatLiesInADirectoryThatAnotherUserHasNamed) {
   Host a(cluster, options());

@@ -168,8 +168,9 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
     switch (below(10)) {
       case 0:
       case 1:
-        if (const auto made = tree.create_file(path))
+        if (const auto made = tree.create_file(path)) {
           EXPECT_TRUE(tree.charges().give(made->get(), {user, user, S_IFREG | 0600}));
+        }
         break;
       case 2:
         if (const auto opened = tree.open_file(path, true)) {
@@ -210,7 +211,9 @@ TEST_F(Charges, AreWhatALaterCountFinds) {
           EXPECT_TRUE(vfs::set_seal(opened->get(), {}));
           const std::string blob = directory / ("blob" + std::to_string(blobs++));
           const bool is_taken = below(3) != 0;  // else the store has such a blob
-          if (is_taken) EXPECT_EQ(::link((place + "/" + path).c_str(), blob.c_str()), 0);
+          if (is_taken) {
+            EXPECT_EQ(::link((place + "/" + path).c_str(), blob.c_str()), 0);
+          }
           tree.charges().sealed(opened->get(), is_taken ? opened->get() : -1);
         } else {
           vfs::EarlyCopy none({});

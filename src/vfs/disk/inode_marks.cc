@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 
 #include "inductorfs/base/own_user.h"
 #include "vfs/disk/local_tree.h"
@@ -73,13 +74,8 @@ Result<std::optional<FileOwner>> file_owner_in(int directory, const char* name) 
 
 Result<void> set_file_owner(int file, const FileOwner& owner) {
   std::array<char, kLongest> value{};
-  char* const end = value.data() + value.size();
-  char* at = std::to_chars(value.data(), end, owner.uid).ptr;
-  *at++ = ' ';
-  at = std::to_chars(at, end, owner.gid).ptr;
-  *at++ = ' ';
-  at = std::to_chars(at, end, owner.mode, kOctal).ptr;
-  const bool done = set(file, kOwner, {value.data(), static_cast<size_t>(at - value.data())});
+  const int size = std::snprintf(value.data(), value.size(), "%u %u %o", owner.uid, owner.gid, owner.mode);
+  const bool done = set(file, kOwner, {value.data(), static_cast<size_t>(size)});
   return done ? Result<void>{} : fail_errno("setxattr", kOwner);
 }
 

@@ -216,7 +216,7 @@ Result<void> FileAttributes::change_xattr(NodeId id, const std::string& name,
   INDUCTORFS_TRY_ASSIGN(auto node, tree_.live(id));
   INDUCTORFS_TRY(make_local_directory(node));
   Result<void> changed;
-  INDUCTORFS_TRY(tree_.with_room([&]() -> Result<void> {
+  Result<void> room = tree_.with_room([&]() -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto early, data_.copy_early(node, false));
     return moves_.read([&](const Moves&) -> Result<void> {
       return node->content.with([&](Content& content) -> Result<void> {
@@ -227,8 +227,8 @@ Result<void> FileAttributes::change_xattr(NodeId id, const std::string& name,
         return {};
       });
     });
-  }));
-  return changed;
+  });
+  return room ? changed : room;
 }
 
 Result<struct statvfs> FileAttributes::statistics() { return disk_.statistics(); }

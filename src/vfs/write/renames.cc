@@ -215,7 +215,7 @@ Result<bool> Renames::exchange(const Site& from, const Site& to, const Caller& c
   Fd first_directory;
   Fd second_directory;
   bool is_done = false;
-  INDUCTORFS_TRY(moves_.write([&](Moves& moves) -> Result<void> {
+  Result<void> exchanged = moves_.write([&](Moves& moves) -> Result<void> {
     if (!are_there(moves, from, to)) return {};
     is_done = true;
     for (const auto& [site, node] : {std::make_pair(&from, first), std::make_pair(&to, second)}) {
@@ -245,7 +245,8 @@ Result<bool> Renames::exchange(const Site& from, const Site& to, const Caller& c
       known_roots_.exchange(from.path, to.path);
       return {};
     });
-  }));
+  });
+  INDUCTORFS_TRY(std::move(exchanged));
   if (!is_done) return false;
   const auto hide = [&](const NodePtr& node, const Site& was, const Site& is, const Fd& directory) {
     if (node->is_directory()) return removal_.hide_moved(was.path, is.path, directory);

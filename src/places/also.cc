@@ -2,12 +2,13 @@
 #include "inductorfs/places/also.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <exception>
 #include <map>
 #include <optional>
@@ -217,10 +218,22 @@ Result<void> write_record(const std::string& path, const Links& links) {
   return write_file_atomically(AT_FDCWD, path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 0600);
 }
 
-Fd open_binds_lock() {
+/// Locks the byte of root's file that stands for the device; none when that cannot be, or another process has it.
+Fd lock_binds_of(const std::string& device, bool waits) {
   const std::string directory = directory_of_binders();
+  unsigned major = 0;
+  unsigned minor = 0;
+  if (::sscanf(device.c_str(), "%u:%u", &major, &minor) != 2) return {};
   if (::geteuid() != 0 || !control::prepare_runtime_directory(directory)) return {};
-  return Fd(::open((directory + "/" + kBindsLock).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  Fd file(::open((directory + "/" + kBindsLock).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  struct flock byte {};
+  byte.l_type = F_WRLCK;
+  byte.l_start = static_cast<off_t>(makedev(major, minor));
+  byte.l_len = 1;
+  while (file && ::fcntl(file.get(), waits ? F_OFD_SETLKW : F_OFD_SETLK, &byte) != 0) {
+    if (errno != EINTR) return {};
+  }
+  return file;
 }
 
 bool is_orphaned(const std::vector<MountEntry>& table, const MountEntry& bind) {
@@ -320,12 +333,7 @@ void take_back_places(const std::string& record) {
   (void)::unlink(record.c_str());  // the next sweep tries again
 }
 
-Fd keep_orphaned_binds() {
-  Fd lock = open_binds_lock();
-  while (lock && ::flock(lock.get(), LOCK_SH) != 0 && errno == EINTR) {
-  }
-  return lock;
-}
+Fd keep_binds_of(const std::string& device) { return lock_binds_of(device, true); }
 
 void detach_orphaned_binds() {
   for (const MountEntry& entry : read_mount_table()) {
@@ -333,9 +341,8 @@ void detach_orphaned_binds() {
     const Result<Step> at = open_path(entry.mount_point);
     if (!at || at->mount != entry.id) continue;  // renamed or hidden: the next sweep tries again
     // Nothing below blocks: who replaces a dead mount waits for it.
-    const Fd lock = open_binds_lock();
-    if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;
-    if (is_orphaned(read_mount_table(), entry)) (void)detach(at->fd);
+    const Fd lock = lock_binds_of(entry.device, false);
+    if (lock && is_orphaned(read_mount_table(), entry)) (void)detach(at->fd);
   }
 }
 

@@ -2,7 +2,6 @@
 """All processes of a mount are killed while jobs write by path, and it is mounted again: the jobs get ENOTCONN until the new mount
 is there, and never write into the directory below."""
 import contextlib
-import fcntl
 import json
 import os
 import shlex
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import old_kernel, places
-from inductorfs_testing.mounts import tmpfs
+from inductorfs_testing.mounts import kept_from_sweeps, tmpfs
 from inductorfs_testing.processes import run, wait_until
 
 needs_root = pytest.mark.usefixtures("root")
@@ -221,14 +220,12 @@ def test_a_place_of_a_mount_that_is_gone_goes_with_the_next_mount(cluster, place
     options = [word for word in cluster.options("--also", f"precompiled_headers={elsewhere}") if word != "--no-also"]
     place.start(*options)
     place.kill_daemon()
-    subprocess.run(["umount", "--lazy", place.cache], check=True)
-    assert layers(elsewhere) == 1
-    with open("/run/inductorfs/binds.lock", "rb") as kept:  # as a mount that is coming back
-        fcntl.flock(kept, fcntl.LOCK_SH)
+    with kept_from_sweeps(elsewhere):
+        subprocess.run(["umount", "--lazy", place.cache], check=True)
         cluster.quick("other")
         assert layers(elsewhere) == 1
     cluster.quick("third")
-    assert layers(elsewhere) == 0
+    wait_until(lambda: layers(elsewhere) == 0, what="the place to go")
 
 
 @needs_root

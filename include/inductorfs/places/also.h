@@ -53,12 +53,12 @@ void take_back_places(const std::string& record);
 /// mounted at `mountpoint`, wherever their directories are by now. It leaves them alone if another mount that is served
 /// has that number.
 void detach_binds_of(const std::string& device, const std::string& mountpoint);
-/// Detaches the dead bind mounts of mounts that somebody has unmounted by hand after their daemon had died; none while
-/// any process has what keep_orphaned_binds() returned.
+/// Detaches the dead bind mounts of mounts that somebody has unmounted by hand after their daemon had died, but not
+/// those of a device for which a process has what keep_binds_of() returned.
 void detach_orphaned_binds();
-/// For who replaces a dead mount: until its places are replaced, too, they are like those of a mount that is gone, and
-/// to detach them would show the jobs the directories below. Holds them until the descriptor is closed; waits for a
-/// sweep of another process to detach what it is about to. None when there can be no sweep.
-[[nodiscard]] Fd keep_orphaned_binds();
+/// For who replaces the dead mount of this device: until its places are replaced, too, they are like those of a mount
+/// that is gone, and to detach them would show the jobs the directories below. Holds them until the descriptor is
+/// closed; waits for a sweep of another process to detach what it is about to. None when there can be no sweep.
+[[nodiscard]] Fd keep_binds_of(const std::string& device);
 
 }  // namespace inductorfs::places

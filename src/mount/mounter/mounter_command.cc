@@ -80,6 +80,7 @@ class HostMounts {
     places::Mountpoint place;
     fuse::Mounted mounted;
     places::BindId own;
+    Fd kept;             ///< of the places of the mount that it replaces
     bool again = false;  ///< an earlier child had mounted
   };
   [[nodiscard]] Result<Made> make();
@@ -115,6 +116,7 @@ Result<HostMounts::Made> HostMounts::make() {
   Made made;
   INDUCTORFS_TRY_ASSIGN(made.again, take_back_earlier());
   INDUCTORFS_TRY_ASSIGN(made.place, places::open_mountpoint(task_.mountpoint, task_.ownership));
+  if (made.place.dead) made.kept = places::keep_binds_of(made.place.device);
   fuse::MountOptions options;
   options.directory = made.place.at.directory.get();
   options.dead = made.place.dead.get();
@@ -155,7 +157,6 @@ Result<void> HostMounts::note(const places::BindId& own) {
 }
 
 void HostMounts::mount(int session) {
-  Fd kept = places::keep_orphaned_binds();
   Result<Made> made = make();
   if (!made) return send(session, config::error_to_json(made.error()));
   send(session, {{"mount", made->own.mount}, {"device", made->own.device}, {"leaves_dead", leaves_dead(*made)}},
@@ -165,7 +166,7 @@ void HostMounts::mount(int session) {
   const std::vector<std::string> states = also_.show(made->own);
   // Its number belongs to no other mount yet: `place` holds it.
   if (made->place.dead) places::detach_binds_of(made->place.device, task_.mountpoint);
-  kept.reset();
+  made->kept.reset();
   for (const std::string& state : states) send(session, {{"place", state}});
   send(session, Json::object());
   if (!hears(session, Mounter::kUncover)) return;

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pty
+import shlex
 import signal
 import socket
 import struct
@@ -259,3 +260,22 @@ def test_in_the_foreground_it_has_no_terminal(cluster):
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 30, "the end of the mount")
         os.close(terminal)
+
+
+def test_in_a_chroot_it_sees_the_same_tree(cluster):
+    """Whoever enters a mount namespace begins at its root, which is above that of a chroot."""
+    node = cluster.node("a", start=False)
+    around = node.root / "around"
+    around.mkdir()
+    mount = [program(), "mount", node.cache, "--store", node.store, "--log", node.store / "log", *cluster.options("--no-also")]
+    shell = f"mount --rbind / {around} && exec chroot {around} {shlex.join(map(str, mount))}"
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", shell], env=node.env(), capture_output=True, text=True,
+                          timeout=60, check=False)
+    try:
+        assert done.returncode == 0 and "stays root" not in done.stderr, done.stderr
+        (worker,) = node.daemons()
+        assert user_of(worker) != 0
+        shown = os.listdir(f"/proc/{worker}/root")
+        assert "etc" in shown and not {"home", "root", "run"} & set(shown), shown
+    finally:
+        node.kill_daemon()

@@ -212,6 +212,14 @@ bool copy_links() {
   });
 }
 
+/// Of the namespace, not of a chroot in it: who enters the namespace begins at its root, which would be the host's.
+bool become_root_of_namespace() {
+  const Fd tree(::open(kBase, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const Fd space(::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+  return tree && space && ::setns(space.get(), CLONE_NEWNS) == 0 && ::fchdir(tree.get()) == 0 &&
+         ::syscall(SYS_pivot_root, ".", ".") == 0 && ::umount2(".", MNT_DETACH) == 0 && ::chdir("/") == 0;
+}
+
 /// In the child. Answers what it could not do, or nothing.
 std::string build(const std::vector<ShownPlace>& places, const config::Settings& settings) {
   const std::string boot = boot_id();
@@ -236,9 +244,7 @@ std::string build(const std::vector<ShownPlace>& places, const config::Settings&
   if (::mount(nullptr, kBase, nullptr, MS_REMOUNT | MS_BIND | kPlain | MS_RDONLY, nullptr) != 0) {
     return failed("make the tree read-only");
   }
-  const bool is_root = ::chdir(kBase) == 0 && ::syscall(SYS_pivot_root, ".", ".") == 0 &&
-                       ::umount2(".", MNT_DETACH) == 0 && ::chdir("/") == 0;
-  if (!is_root) return failed("make the tree the root");
+  if (!become_root_of_namespace()) return failed("make the tree the root");
   const auto error = settings.worker ? try_as(*settings.worker, settings.store, {}) : Result<int>(0);
   if (!error) return error.error().to_string();
   errno = *error;

@@ -238,7 +238,7 @@ Fd lock_binds_of(const std::string& device, bool waits) {
 
 bool is_orphaned(const std::vector<MountEntry>& table, const MountEntry& bind) {
   const MountEntry* const there = find_mount_by_id(table, bind.id);
-  return there != nullptr && there->is_ours() && there->root != "/" && find_main_mount(table, *there) == nullptr;
+  return there != nullptr && there->root != "/" && find_main_mount(table, *there) == nullptr;
 }
 
 bool is_bind_of(const MountEntry& entry, const std::string& device) {
@@ -336,8 +336,9 @@ void take_back_places(const std::string& record) {
 Fd keep_binds_of(const std::string& device) { return lock_binds_of(device, true); }
 
 void detach_orphaned_binds() {
-  for (const MountEntry& entry : read_mount_table()) {
-    if (!is_orphaned(read_mount_table(), entry) || !is_dead_mount(entry.mount_point)) continue;
+  const std::vector<MountEntry> table = read_mount_table();
+  for (const MountEntry& entry : table) {
+    if (!entry.is_ours() || !is_orphaned(table, entry) || !is_dead_mount(entry.mount_point)) continue;
     const Result<Step> at = open_path(entry.mount_point);
     if (!at || at->mount != entry.id) continue;  // renamed or hidden: the next sweep tries again
     // Nothing below blocks: who replaces a dead mount waits for it.

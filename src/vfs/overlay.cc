@@ -151,6 +151,7 @@ void Overlay::keep_house(const std::stop_token& stop) {
   for (int step = 0; !ended.wait_until(next(step), is_over, is_over); ++step) {
     const Activity activity("looks after sets and the store's size");
     take_damaged_away(stop);
+    fit_.ask_again_if_due();
     if (step % kDeadSetSteps == 0) key_sets_.end_dead_sets();
     if (step % kDeadSetSteps == 0) store_.keep_floor();
     if (step % kUnusedBranchSteps == 0) branch_removal_.remove_unused();

@@ -176,6 +176,22 @@ TEST_F(RedisChanges, RecordsOfANewerReleaseAreSkippedAndReadTheIndexAnewOnce) {
   EXPECT_EQ(count("remote.resyncs"), resyncs + 1);
 }
 
+TEST_F(RedisChanges, AnEntryThatOneReadingOfTheIndexCouldNotReadIsReadOnceMore) {
+  publish({entry("sound", "x"), entry("flipped", "y")});
+  const std::string sound = run({"HGET", keys.index, "flipped"}).text;
+  std::string flipped = sound;
+  flipped[0] = 3;  // the version: nothing that this reader could report
+  run({"HSET", keys.index, "flipped", flipped});
+  run({"DEL", keys.log});
+  Follower follower(remote, scope);
+  const auto first = remote.index->read_changes(scope, {}, soon());
+  ASSERT_TRUE(first && first->reset && first->set.size() == 1U);
+  follower.position = first->position;
+  run({"HSET", keys.index, "flipped", sound});  // the server has had it so all along, and tells nobody
+  follower.catch_up();
+  EXPECT_TRUE(follower.has("flipped") && follower.has("sound"));
+}
+
 TEST_F(RedisChanges, ANewReaderReadsTheIndexAtOnceWhereTheLogIsLong) {
   for (size_t i = 0; i <= kRecordsPerRead; ++i) publish({entry("f" + std::to_string(i), "x")});
   const auto whole = remote.index->read_changes(scope, {}, soon());

@@ -23,6 +23,22 @@ TEST(Rereads, AreDueOncePerIntervalForEachScope) {
   EXPECT_FALSE(rereads.claim("b", now + Rereads::kInterval)) << "nothing was skipped since";
 }
 
+TEST(Rereads, OweOneMoreForWhatTheReadingBeforeDidNotFind) {
+  Rereads rereads;
+  auto now = std::chrono::steady_clock::now();
+  const auto is_due = [&] { return rereads.claim("a", now += Rereads::kInterval); };
+  rereads.note_whole("a", 0);
+  EXPECT_FALSE(is_due());
+  for (const uint64_t unreadable : {7, 8}) {
+    rereads.note_whole("a", unreadable);
+    EXPECT_TRUE(is_due());
+    rereads.note_whole("a", unreadable);
+    EXPECT_FALSE(is_due()) << "it is so in the cluster";
+  }
+  rereads.note_whole("a", 0);
+  EXPECT_FALSE(is_due());
+}
+
 TEST(Rereads, RememberALimitedNumberOfScopes) {
   Rereads rereads;
   for (int i = 0; i < 10'000; ++i) rereads.owe("s" + std::to_string(i));

@@ -36,6 +36,21 @@ class Faults : public ::testing::Test {
   std::shared_ptr<Fault> fault = std::make_shared<Fault>();
 };
 
+TEST_F(Faults, WhatLooksLikeANewerReleasesIsAskedForAgainByItself) {
+  Host a(cluster);
+  const std::string path = publish(a, "sound");
+  Host b(cluster, faulty());
+  ASSERT_TRUE(b.wait_for_entry(path));
+  fault->set(Fault::Mode::kNewer);
+  EXPECT_FALSE(b.exists(path));
+  EXPECT_EQ(fault->fetched(codec::digest_of("sound")), 2U) << "one reading may be wrong";
+  EXPECT_TRUE(b.list(path.substr(0, 2)).value_or(std::vector<std::string>{}).empty());
+  fault->set(Fault::Mode::kNone);
+  EXPECT_TRUE(eventually([&] { return !b.list(path.substr(0, 2)).value_or(std::vector<std::string>{}).empty(); }));
+  EXPECT_TRUE(b.kernel.told_name(path.substr(3))) << "it may keep the absence";
+  EXPECT_EQ(b.read(path).value_or("absent"), "sound");
+}
+
 TEST_F(Faults, NothingElseWaitsWhileOneFetchHangs) {
   Host a(cluster);
   const std::string slow = publish(a, "slow");

@@ -14,7 +14,7 @@ namespace inductorfs::testing {
 /// What with_faults() does, shared with the test that turns it. Safe for concurrent use.
 class Fault {
  public:
-  enum class Mode { kNone, kHang, kFail };
+  enum class Mode { kNone, kHang, kFail, kNewer };
 
   void set(Mode mode) {
     state_.notify_with([&](State& state) { state.mode = mode; });
@@ -56,6 +56,11 @@ class Fault {
           return state.mode == Mode::kNone;
         });
   }
+  /// What a fetch that fails says.
+  [[nodiscard]] Error error() const {
+    const bool newer = state_.with([](const State& state) { return state.mode == Mode::kNewer; });
+    return {newer ? ErrorCode::kNotSupported : ErrorCode::kTimedOut, "a fault of the test"};
+  }
 
  private:
   struct State {
@@ -77,7 +82,7 @@ class FaultyBlobs final : public remote::ForwardingBlobs {
   void fetch(std::span<const codec::Digest> digests, remote::BlobSink& sink, Deadline deadline) override {
     if (fault_->pass(digests, deadline)) return inner().fetch(digests, sink, deadline);
     for (const auto& digest : std::set<codec::Digest>(digests.begin(), digests.end())) {
-      sink.done(digest, fail(ErrorCode::kTimedOut, "a fault of the test"));
+      sink.done(digest, fail(fault_->error()));
     }
   }
   void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget& budget) override {

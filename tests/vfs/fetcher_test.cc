@@ -189,6 +189,46 @@ TEST_F(Fetcher, WhatOnlyANewerReleaseCanReadIsNotLostUnderAnyName) {
   EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
 }
 
+/// A link that flips one bit of the first frame that comes over it, and of no other.
+class OneFlippedBit final : public remote::ForwardingBlobs {
+ public:
+  OneFlippedBit(std::shared_ptr<remote::Blobs> inner, size_t byte) : ForwardingBlobs(std::move(inner)), byte_(byte) {}
+  void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget&) override {
+    for (const auto& digest : digests) {
+      auto frame = *codec::encode_frame("one");
+      if (readings++ == 0) frame[byte_] = static_cast<char>(frame[byte_] ^ 0x40);
+      auto given = sink.piece(digest, frame);
+      sink.done(digest, std::move(given));
+    }
+  }
+  int readings = 0;
+
+ private:
+  const size_t byte_;
+};
+
+TEST_F(Fetcher, ABitThatFlippedOnTheWayCostsAReadingAndNoEntry) {
+  const auto entry = published("one");
+  const size_t whole = codec::encode_frame("one")->size();
+  for (size_t byte = 0; byte < whole; ++byte) {
+    OneFlippedBit link(remote::open_memory(cluster).blobs, byte);
+    int told = 0;
+    vfs::Fetcher reader(link, store, counters,
+                        {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },
+                         [&](const codec::Entry&, const std::string&) { ++told; }},
+                        1, total);
+    const auto promise = std::make_shared<std::promise<Outcomes>>();
+    reader.fetch({entry}, [promise](const Outcomes& outcomes) { promise->set_value(outcomes); });
+    EXPECT_EQ(promise->get_future().get(), (Outcomes{FetchOutcome::kHere})) << "byte " << byte << " of " << whole;
+    reader.stop();
+    EXPECT_EQ(told, 0) << "byte " << byte;
+    EXPECT_EQ(link.readings, 2) << "byte " << byte;
+    store.discard(entry.digest);
+  }
+  EXPECT_EQ(counters.get("fetch.read_again").get(), whole);
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
+}
+
 TEST_F(Fetcher, JudgesABlobThatIsHereByEachNameThatAsksForIt) {
   const auto entry = published("one");
   ASSERT_EQ(fetch({entry}).get(), (Outcomes{FetchOutcome::kHere}));

@@ -62,6 +62,8 @@ constexpr std::array kFigures{
     Figure{"fetches_late", Kind::kCounter, "counters", "fetch.late", "Lookups that did not wait for their blob."},
     Figure{"fetches_corrupt", Kind::kCounter, "counters", "fetch.corrupt",
            "Blobs whose bytes were not those of their name."},
+    Figure{"fetches_repeated", Kind::kCounter, "counters", "fetch.read_again",
+           "Blobs that were read once more: damaged, or of a newer release, or a bit flipped on the way."},
     Figure{"fetches_refused", Kind::kCounter, "counters", "fetch.refused",
            "Blobs that were not asked for because the server was given up for a while."},
     Figure{"fetches_unfit", Kind::kCounter, "counters", "fetch.not_for_this_host",

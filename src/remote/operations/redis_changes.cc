@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -229,6 +230,7 @@ class ScopeReader {
   // A whole snapshot; nothing when the history changed under it.
   Result<std::optional<Delta>> bootstrap() {
     heads_.clear();
+    unreadable_ = 0;
     INDUCTORFS_TRY_ASSIGN(auto first, at_one_moment({}));
     if (!first.head.exists) return std::optional(Delta{true, {}, {}, {}, true});
     Position position = first.head.position;
@@ -241,6 +243,7 @@ class ScopeReader {
     if (!replayed) return std::optional<Delta>();
     Delta delta = std::move(fold).finish(true, std::move(position));
     delta.at_head = at_head_;
+    rereads_.note_whole(scope_, unreadable_);
     return std::optional(std::move(delta));
   }
 
@@ -264,6 +267,7 @@ class ScopeReader {
         auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
         if (!entry) {
           bad.add();
+          unreadable_ ^= std::hash<std::string>()(fields[i].text + '/' + fields[i + 1].text);
           note_damaged(fields[i].text, fields[i + 1].text, entry.error());
           continue;
         }
@@ -301,7 +305,8 @@ class ScopeReader {
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
   bool at_head_ = false;                   // replay() came to the head that it saw last
   std::vector<Damaged> damaged_;
-  uint64_t entries_ = 0;  // of the index, when the log was read
+  uint64_t unreadable_ = 0;  ///< a hash of the entries that the scan could not read
+  uint64_t entries_ = 0;     // of the index, when the log was read
 };
 
 }  // namespace

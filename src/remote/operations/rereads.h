@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <utility>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/guarded.h"
@@ -9,18 +11,25 @@
 
 namespace inductorfs::remote {
 
-/// Which scopes a follower has to read anew, because it skipped a record of their log that only another release reads.
-/// Such records may come as fast as newer mounts publish, and an index may hold millions of entries: a scope is read
-/// anew at most once per interval. Safe for concurrent use.
+/// Which scopes a follower has to read anew, because it skipped a record of their log that only another release reads,
+/// or could not read an entry of their index. Such records may come as fast as newer mounts publish, and an index may
+/// hold millions of entries: a scope is read anew at most once per interval. Safe for concurrent use.
 class Rereads {
  public:
   static constexpr Milliseconds kInterval{60'000};
 
   /// A record of the scope was skipped, or the scope could not be read anew.
   void owe(const ScopeId& scope) {
+    state_.with([&](State& state) { of(state, scope).owed = true; });
+  }
+  /// The whole index was read. `unreadable` tells the entries that could not be from others; 0: none. A bit that
+  /// flipped on the way looks like damage, or like a newer release's entry: what the reading before did not find is
+  /// asked for once more.
+  void note_whole(const ScopeId& scope, uint64_t unreadable) {
     state_.with([&](State& state) {
-      if (state.size() >= kLimit && !state.contains(scope)) state.clear();  // a mount follows some tens of scopes
-      state[scope].owed = true;
+      if (unreadable == 0 && !state.contains(scope)) return;
+      Reread& one = of(state, scope);
+      if (std::exchange(one.unreadable, unreadable) != unreadable && unreadable != 0) one.owed = true;
     });
   }
   /// Whether the scope is to be read anew now. The caller does so, or calls owe() again.
@@ -28,7 +37,8 @@ class Rereads {
     return state_.with([&](State& state) {
       const auto known = state.find(scope);
       if (known == state.end() || !known->second.owed || now < known->second.next) return false;
-      known->second = {false, now + kInterval};
+      known->second.owed = false;
+      known->second.next = now + kInterval;
       return true;
     });
   }
@@ -38,8 +48,14 @@ class Rereads {
   struct Reread {
     bool owed = false;
     SteadyTime next{};
+    uint64_t unreadable = 0;
   };
   using State = std::map<ScopeId, Reread>;
+  static Reread& of(State& state, const ScopeId& scope) {
+    if (state.size() >= kLimit && !state.contains(scope)) state.clear();  // a mount follows some tens of scopes
+    return state[scope];
+  }
+
   Guarded<State> state_;
 };
 

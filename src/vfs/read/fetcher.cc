@@ -74,7 +74,8 @@ struct Fetcher::Ticket {
 /// Decodes frames into the store as they come, and settles each blob as soon as it is whole.
 class Fetcher::Sink final : public remote::BlobSink {
  public:
-  Sink(Fetcher& fetcher, const std::vector<codec::Entry>& entries) : fetcher_(fetcher) {
+  Sink(Fetcher& fetcher, const std::vector<codec::Entry>& entries, bool is_last)
+      : fetcher_(fetcher), is_last_(is_last) {
     for (const auto& entry : entries) blobs_.try_emplace(entry.digest).first->second.entry = entry;
   }
 
@@ -107,11 +108,12 @@ class Fetcher::Sink final : public remote::BlobSink {
     blobs_.erase(found);
     // Before this host has looked at the bytes itself, there is one who can say so: the decoder, or the remote.
     const bool newer = !outcome && outcome.error().code() == ErrorCode::kNotSupported;
-    if (newer) return settle_newer(blob, outcome.error());
     if (outcome) {
       outcome = finish(blob);
       fetcher_.heard_.note();
     }
+    if (!is_last_ && is_doubtful(blob, outcome)) return doubtful_.push_back(std::move(blob.entry));
+    if (newer) return settle_newer(blob, outcome.error());
     const FetchOutcome judged = judge(blob, outcome);
     fetcher_.settle(digest, judged, {blob.entry.path, blob.refused, {}});
   }
@@ -120,6 +122,9 @@ class Fetcher::Sink final : public remote::BlobSink {
   void settle_rest() {
     for (const auto& [digest, blob] : std::exchange(blobs_, {})) fetcher_.settle(digest, FetchOutcome::kNotNow, {});
   }
+
+  /// Returns what is not settled and has to be read once more.
+  [[nodiscard]] std::vector<codec::Entry> take_doubtful() { return std::exchange(doubtful_, {}); }
 
  private:
   /// What the decoder has given so far.
@@ -135,6 +140,14 @@ class Fetcher::Sink final : public remote::BlobSink {
     bool unfit = false;
     bool refused = false;
   };
+
+  /// Whether it may be a bit that flipped on the way. One reading must not take an entry away from the whole cluster,
+  /// nor hide it on this host for good.
+  static bool is_doubtful(const Blob& blob, const Result<void>& outcome) {
+    if (outcome || blob.refused) return false;
+    const ErrorCode code = outcome.error().code();
+    return code == ErrorCode::kCorrupt || code == ErrorCode::kTooLarge || code == ErrorCode::kNotSupported;
+  }
 
   void settle_newer(const Blob& blob, const Error& error) {
     fetcher_.unfit_.add();
@@ -186,7 +199,9 @@ class Fetcher::Sink final : public remote::BlobSink {
   }
 
   Fetcher& fetcher_;
+  const bool is_last_;
   std::map<codec::Digest, Blob> blobs_;
+  std::vector<codec::Entry> doubtful_;
 };
 
 Fetcher::Fetcher(remote::Blobs& blobs, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
@@ -199,6 +214,7 @@ Fetcher::Fetcher(remote::Blobs& blobs, store::BlobStore& store, Counters& counte
       fetched_(counters.get("fetch.blobs")),
       fetched_bytes_(counters.get("fetch.bytes")),
       corrupt_(counters.get("fetch.corrupt")),
+      read_again_(counters.get("fetch.read_again")),
       absent_(counters.get("fetch.absent")),
       failed_(counters.get("fetch.failed")),
       unfit_(counters.get("fetch.not_for_this_host")),
@@ -306,18 +322,26 @@ std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& ent
 void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
   const auto mine = take_off(entries);
   if (mine.empty()) return;
-  Sink sink(*this, mine);
   Budget budget(Deadline(asked + total_), patience_, asked, &heard_);
   budget.take_turn();
-  if (budget.end().passed()) {
-    late_.add(mine.size());
-  } else if (!stopping_) {
+  if (budget.end().passed()) late_.add(mine.size());
+  const auto doubtful = read(mine, false, budget);
+  if (doubtful.empty()) return;
+  read_again_.add(doubtful.size());
+  (void)read(doubtful, true, budget);
+}
+
+/// Settles all but what it returns, which the last reading has none of.
+std::vector<codec::Entry> Fetcher::read(const std::vector<codec::Entry>& entries, bool is_last, Budget& budget) {
+  Sink sink(*this, entries, is_last);
+  if (!stopping_ && !budget.end().passed()) {
     std::vector<codec::Digest> digests;
-    digests.reserve(mine.size());
-    for (const auto& entry : mine) digests.push_back(entry.digest);
+    digests.reserve(entries.size());
+    for (const auto& entry : entries) digests.push_back(entry.digest);
     remote_->fetch_within(digests, sink, budget);
   }
   sink.settle_rest();
+  return sink.take_doubtful();
 }
 
 FetchOutcome Fetcher::outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged) {

@@ -92,6 +92,7 @@ class Fetcher {
 
   /// `asked` is the moment since when a lookup waits.
   void run(const std::vector<codec::Entry>& entries, SteadyTime asked);
+  [[nodiscard]] std::vector<codec::Entry> read(const std::vector<codec::Entry>& entries, bool is_last, Budget& budget);
   void settle(const codec::Digest& digest, FetchOutcome outcome, const Judged& judged);
   [[nodiscard]] FetchOutcome outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged);
   void submit(WorkerPool& pool, std::vector<codec::Entry> entries);
@@ -108,6 +109,7 @@ class Fetcher {
   Counter& fetched_;
   Counter& fetched_bytes_;
   Counter& corrupt_;
+  Counter& read_again_;
   Counter& absent_;
   Counter& failed_;
   Counter& unfit_;

@@ -2,16 +2,37 @@
 #include "vfs/read/fit.h"
 
 #include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "inductorfs/base/log.h"
 #include "inductorfs/layout/layout.h"
 
 namespace inductorfs::vfs {
+namespace {
+
+constexpr Milliseconds kHiddenMost{3'600'000};
+
+}  // namespace
 
 void Fit::judge_again() {
   fitting_.forget();
   catalog_.forget_unfit();
+}
+
+void Fit::needs_newer_release(const codec::Entry& entry, const std::string& why) {
+  hide(entry, why, fitting_.age());
+  hidden_.with(
+      [](Hidden& hidden) { hidden.until = std::min(hidden.until, std::chrono::steady_clock::now() + hidden.pause); });
+}
+
+void Fit::ask_again_if_due() {
+  const bool is_due = hidden_.with([](Hidden& hidden) {
+    if (std::chrono::steady_clock::now() < hidden.until) return false;
+    hidden = {SteadyTime::max(), std::min(hidden.pause * 2, kHiddenMost)};
+    return true;
+  });
+  if (is_due) catalog_.forget_unfit();
 }
 
 Result<void> Fit::check(const codec::Entry& entry, std::optional<std::string_view> verified) {

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 FRAME = re.compile(rb"\$(\d+)\r\n(IFSP)")  # docs/formats.md: a piece of a blob, as a bulk string
+HEADS = 25  # bytes: the piece's (magic, version, pieces, size) and the first of the frame's (magic, version, codec, reserved)
 PIECE = 64 << 10
 
 
@@ -93,12 +94,12 @@ class Server:
 
     @staticmethod
     def damaged(data):
-        """One bit of one frame in it, and nothing else."""
+        """One bit of one frame in it, and nothing else; each other time one of its heads, which say who can read it."""
         frames = [(found.start(2), int(found[1])) for found in FRAME.finditer(data)]
         if not frames:
             return data
         begin, size = random.choice(frames)
-        at = random.randrange(begin, min(begin + size, len(data)))
+        at = random.randrange(begin, min(begin + random.choice([size, HEADS]), len(data)))
         return data[:at] + bytes([data[at] ^ (1 << random.randrange(8))]) + data[at + 1:]
 
     @staticmethod

@@ -296,7 +296,9 @@ TEST(MetricsText, HasOneFamilyForAllMounts) {
       {"mountpoint":"/c","error":"it does not answer"},{"mountpoint":"/d","counters":{"fetch.bytes":"many"}}])");
   const std::string text = metrics_text(mounts);
   EXPECT_TRUE(
-      text.starts_with("# HELP inductorfs_up 1 if the daemon of the mount answers.\n# TYPE inductorfs_up gauge\n"
+      text.starts_with("# HELP inductorfs_up 1 if the daemon of the mount answers; 0 also where nothing is mounted and "
+                       "a unit is enabled or has a "
+                       "configuration.\n# TYPE inductorfs_up gauge\n"
                        "inductorfs_up{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"
                        "inductorfs_up{mountpoint=\"/c\"} 0\ninductorfs_up{mountpoint=\"/d\"} 1\n"))
       << text;

@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 
 #include "cli/commands/metrics_http.h"
 #include "cli/common/answer_text.h"
@@ -236,6 +238,7 @@ class MetricsCommand final : public Subcommand {
     std::vector<Located> mounts;
     if (path_.empty()) {
       mounts = all_mounts(environment);
+      std::ranges::move(missing_mounts(mounts, environment), std::back_inserter(mounts));
     } else {
       auto mount = locate_mount(absolute(path_), environment);
       if (!mount) return fail_with(mount.error());
@@ -266,8 +269,11 @@ class MetricsCommand final : public Subcommand {
 }  // namespace
 
 std::string metrics_text(const Json& mounts) {
-  std::string text = family("inductorfs_up", false, "1 if the daemon of the mount answers.", mounts,
-                            [](const Json& mount) { return mount.contains("error") ? "0" : "1"; });
+  std::string text =
+      family("inductorfs_up", false,
+             "1 if the daemon of the mount answers; 0 also where nothing is mounted and a unit is enabled or has a "
+             "configuration.",
+             mounts, [](const Json& mount) { return mount.contains("error") ? "0" : "1"; });
   for (const Figure& figure : kFigures) {
     text += family(std::string("inductorfs_") + figure.name, figure.kind != Kind::kGauge, figure.help, mounts,
                    [&figure](const Json& mount) { return value_of(mount, figure); });

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
 #include "cli/common/answer_text.h"
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
@@ -161,7 +164,9 @@ class StatusCommand final : public Subcommand {
 
  private:
   [[nodiscard]] int list(const config::Environment& environment) const {
-    const Json all = statuses(all_mounts(environment), kListPatience, environment);
+    std::vector<Located> mounts = all_mounts(environment);
+    std::ranges::move(missing_mounts(mounts, environment), std::back_inserter(mounts));
+    const Json all = statuses(mounts, kListPatience, environment);
     return print(json_ ? config::to_pretty(all) + "\n" : mounts_text(all));
   }
 

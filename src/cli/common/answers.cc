@@ -60,6 +60,7 @@ config::Json statuses(const std::vector<Located>& mounts, Milliseconds patience,
   config::Json all = config::Json::array();
   for (const Located& mount : mounts) {
     const auto ask = [&]() -> Result<std::string> {
+      if (!mount.why_missing.empty()) return fail(ErrorCode::kUnavailable, mount.why_missing);
       if (deadline.passed()) {
         return fail(ErrorCode::kUnavailable,
                     "other mounts took too long to answer: run inductorfs status " + shell_word(mount.mountpoint));

@@ -14,7 +14,8 @@ namespace inductorfs::cli {
 /// A daemon that listens on its control socket.
 struct Located {
   std::string socket;
-  std::string mountpoint;  ///< as the user spelled it
+  std::string mountpoint;     ///< as the user spelled it
+  std::string why_missing{};  ///< of a mount that should be here and is not
 };
 
 /// Finds the daemon of a mount; waits briefly for a daemon that is being replaced. kNotFound when no inductorfs mount
@@ -31,6 +32,11 @@ struct Located {
 /// Returns every mount that can be seen here: first those of this user and of root whose daemons answer, then the
 /// others of the mount table. One whose daemon has no socket where this process looks has none here.
 [[nodiscard]] std::vector<Located> all_mounts(const config::Environment& environment);
+
+/// Returns the mounts that are not among these although a unit of this host is enabled for them, or has a
+/// configuration.
+[[nodiscard]] std::vector<Located> missing_mounts(const std::vector<Located>& mounts,
+                                                  const config::Environment& environment);
 
 /// Returns every mount whose daemon this user has started.
 [[nodiscard]] std::vector<Located> own_mounts(const config::Environment& environment);

@@ -170,6 +170,9 @@ class DoctorCommand final : public Subcommand {
       findings.push_back({Diagnosis::Kind::kBad, "no inductorfs mount of this user or of root is here",
                           "inductorfs mount MOUNTPOINT --remote redis://HOST"});
     }
+    for (const Located& missing : path_.empty() ? missing_mounts(mounts, environment) : std::vector<Located>()) {
+      findings.push_back({Diagnosis::Kind::kBad, missing.mountpoint + " is not mounted", missing.why_missing});
+    }
     const std::vector<MountEntry> table = read_mount_table();
     for (const Json& status : statuses(mounts, kPatience, environment)) {
       add(findings, findings_of_mount(status, ::geteuid()));

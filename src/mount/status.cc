@@ -10,6 +10,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/host/report.h"
+#include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/places/also.h"
@@ -55,11 +56,7 @@ Json remote_part(const StatusFacts& facts) {
                {"refuses_since", config::utc(refusal.since)},
                {"publishes", !facts.settings.remote.empty() && why_nothing_is_published(facts.settings).empty()},
                {"read_only", facts.settings.read_only}};
-  if (facts.server.facts) {
-    if (!facts.server.facts->version.empty()) part["version"] = facts.server.facts->version;
-    part["eviction_policy"] = facts.server.facts->eviction_policy;
-    part["memory_limit"] = facts.server.facts->memory_limit;
-  }
+  if (facts.server.facts) part.update(server_part(*facts.server.facts));
   return part;
 }
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -63,6 +64,8 @@ def test_all_mounts_are_listed_until_they_end(cluster, pair):
     text = run([PROGRAM, "nodes", *remote], a.env(), 30).out
     assert text.splitlines()[0].split()[:3] == ["HOST", "MOUNTPOINT", "VERSION"] and str(b.cache) in text
     assert "mounts that may only read the server" in text
+    cluster.redis.command("CONFIG", "SET", "maxmemory", "64mb", "maxmemory-policy", "volatile-ttl")
+    assert re.search(r"^server: Redis \S+, [\d.]+ (KiB|MiB) of 64.0 MiB volatile-ttl$", run([PROGRAM, "nodes", *remote], a.env(), 30).out, re.M)
     assert all(cluster.redis.command("PTTL", key) > 0 for key in cluster.redis.keys("*:{nodes}:*"))
     b.unmount()
     assert str(b.cache) not in mountpoints(listed(a))

@@ -101,6 +101,10 @@ def test_a_user_without_any_rights_gets_the_figures_of_roots_mounts(cluster):
     node = cluster.quick("a")
     asked = as_user(54321, 0o077, run, [PROGRAM, "metrics"], {"PATH": "/usr/bin:/bin"}, 60)
     assert asked.code == 0 and series(asked.out, "inductorfs_remote_configured", node.cache) == [1], asked.out + asked.err
+    assert series(asked.out, "inductorfs_remote_memory_bytes", node.cache) > [100_000]
+    assert series(asked.out, "inductorfs_remote_memory_limit_bytes", node.cache) == [0]
+    assert series(asked.out, "inductorfs_remote_evicted_keys_total", node.cache) == [0]
+    assert "without a maxmemory" in node.cli("status", node.cache).out
 
 
 def test_a_scrape_is_answered_in_the_text_format(cluster, tmp_path):

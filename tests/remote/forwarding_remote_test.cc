@@ -82,7 +82,7 @@ class Recorder final : public Blobs, public Index, public Operators {
     calls_.emplace_back("remove_blob");
     return fail(ErrorCode::kBusy);
   }
-  Result<ServerFacts> probe(Deadline) override { return ServerFacts{"7.9", "", 0, {}}; }
+  Result<ServerFacts> probe(Deadline) override { return ServerFacts{.version = "7.9"}; }
   Health health() const override { return {true, "there", "an error"}; }
   uint64_t server_changes() const override { return 5; }
   Result<void> confirm_server(Deadline) override { return fail(ErrorCode::kTooLarge); }

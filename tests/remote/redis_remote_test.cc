@@ -198,6 +198,9 @@ TEST_F(RedisRemote, ProbeNamesTheSettingsThatAnOperatorShouldChange) {
   ASSERT_EQ(facts->warnings.size(), 1U);
   EXPECT_NE(facts->warnings[0].find("volatile-ttl"), std::string::npos);
   EXPECT_EQ(facts->memory_limit, 100U << 20);
+  EXPECT_GT(facts->memory_used, 100U << 10);
+  EXPECT_LT(facts->memory_used, facts->memory_limit);
+  EXPECT_EQ(facts->evicted, 0U);
   run({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   facts = remote.operators->probe(soon());
   ASSERT_EQ(facts->warnings.size(), 1U);

@@ -34,8 +34,12 @@ struct ClusterRequest {
 /// kInvalid when it is none, with what is wrong.
 [[nodiscard]] Result<ClusterRequest> cluster_request(const config::Json& json);
 
+/// What the server says of itself, as members of a JSON object; none of one that may not be asked.
+[[nodiscard]] config::Json server_part(const remote::ServerFacts& facts);
+
 /// Does what is asked, and returns a JSON object: `nodes` with what each mount has said of itself (bounded, and
-/// printable only through config::text_at()), `age_s` and, after an order, `obeyed`; of a purge also what it found.
+/// printable only through config::text_at()), `age_s`, for kNodes `server` (server_part()) and, after an order,
+/// `obeyed`; of a purge also what it found.
 /// Blocks for `acknowledged`, and as long as the server needs to be walked; `cancelled` ends the wait.
 [[nodiscard]] Result<config::Json> run_cluster_request(remote::Index& index, remote::Operators& cluster,
                                                        const ClusterRequest& request,

@@ -56,11 +56,13 @@ inline constexpr size_t kPurgePaths = 20;
 
 /// What a server says of itself (Operators::probe). Immutable value.
 struct ServerFacts {
-  std::string version;  ///< empty if the user of a read-only remote may not ask for it
-  std::string eviction_policy;
-  uint64_t memory_limit = 0;
+  std::string version{};  ///< empty if the user of a read-only remote may not ask for it
+  std::string eviction_policy{};
+  uint64_t memory_limit = 0;  ///< bytes; 0: none
+  uint64_t memory_used = 0;   ///< bytes
+  uint64_t evicted = 0;       ///< keys since the server began; of a cluster, as all figures, the sum of its masters
   /// What an operator should change, one line each; empty when all is well.
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings{};
 };
 
 /// What concerns the operators of a cluster: its mounts, the orders to them, what is purged, and the server. Calls

@@ -32,7 +32,7 @@ std::string remote_text(const Json& remote) {
   const auto reachable = remote.find("reachable");
   const bool up = reachable != remote.end() && reachable->is_boolean() && reachable->get<bool>();
   std::string text = text_at(remote, "address") + (up ? ", reachable" : ", NOT reachable");
-  if (up && remote.contains("version")) text += ", Redis " + text_at(remote, "version");
+  if (up) text += server_text(remote);
   if (!up && !text_at(remote, "last_error").empty()) text += ": " + text_at(remote, "last_error");
   if (up && !text_at(remote, "refuses_writes").empty()) text += ", REFUSES WRITES";
   if (flag_at(remote, "read_only")) return text + "; --read-only: this mount changes nothing there";
@@ -175,6 +175,16 @@ class StatusCommand final : public Subcommand {
 };
 
 }  // namespace
+
+std::string server_text(const Json& server) {
+  if (!server.contains("version")) return {};
+  const uint64_t limit = number_at(server, "memory_limit");
+  const uint64_t evicted = number_at(server, "evicted_keys");
+  return ", Redis " + text_at(server, "version") + ", " + human_bytes(number_at(server, "memory_used")) +
+         (limit == 0 ? " without a maxmemory"
+                     : " of " + human_bytes(limit) + " " + text_at(server, "eviction_policy")) +
+         (evicted == 0 ? "" : ", " + std::to_string(evicted) + " keys evicted");
+}
 
 std::string status_text(std::string_view json) {
   const Json status = config::from_text(json);

@@ -12,6 +12,9 @@
 /// command.
 namespace inductorfs::cli {
 
+/// How full the server is, of mount::server_part(); empty where it is not known.
+[[nodiscard]] std::string server_text(const config::Json& server);
+
 [[nodiscard]] std::string status_text(std::string_view json);
 [[nodiscard]] std::string stats_text(std::string_view json);
 [[nodiscard]] std::string jobs_text(std::string_view json);

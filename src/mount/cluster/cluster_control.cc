@@ -317,11 +317,21 @@ Result<ClusterRequest> cluster_request(const Json& json) {
   return request;
 }
 
+Json server_part(const remote::ServerFacts& facts) {
+  if (facts.version.empty()) return Json::object();
+  return Json::object({{"version", facts.version},
+                       {"eviction_policy", facts.eviction_policy},
+                       {"memory_used", facts.memory_used},
+                       {"memory_limit", facts.memory_limit},
+                       {"evicted_keys", facts.evicted}});
+}
+
 Result<Json> run_cluster_request(Index& index, Operators& cluster, const ClusterRequest& request,
                                  const std::function<bool()>& cancelled) {
   if (request.kind != Kind::kNodes) return at_one_server(index, cluster, request, cancelled);
   INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
-  return Json::object({{"nodes", std::move(nodes)}});
+  const auto server = cluster.probe(soon());
+  return Json::object({{"nodes", std::move(nodes)}, {"server", server ? server_part(*server) : Json::object()}});
 }
 
 Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings) {

@@ -57,6 +57,8 @@ Result<ServerFacts> facts_from_info(const std::string& info, ServerMode mode) {
   facts.version = valkey.empty() ? version : "valkey " + valkey;
   facts.eviction_policy = field("maxmemory_policy");
   facts.memory_limit = leading_number<uint64_t>(field("maxmemory"));
+  facts.memory_used = leading_number<uint64_t>(field("used_memory"));
+  facts.evicted = leading_number<uint64_t>(field("evicted_keys"));
   add_warnings(facts);
   return facts;
 }
@@ -73,7 +75,7 @@ Result<ServerFacts> ask_server(RedisClient& session, const std::function<Result<
   std::string info;
   bool hidden = false;
   auto outcome = run([&](Conversation& channel) -> Result<void> {
-    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"INFO", "server"}, {"INFO", "memory"}}));
+    INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all({{"INFO", "server"}, {"INFO", "memory"}, {"INFO", "stats"}}));
     info.clear();
     for (const redis::Reply& reply : replies) {
       if (reply.kind != redis::Reply::Kind::kString) {
@@ -122,6 +124,8 @@ Result<ServerFacts> merged(const std::vector<Answer>& answers, size_t uncovered)
     add_word(all.eviction_policy, one.facts->eviction_policy);
     unlimited = unlimited || one.facts->memory_limit == 0;
     all.memory_limit += one.facts->memory_limit;
+    all.memory_used += one.facts->memory_used;
+    all.evicted += one.facts->evicted;
     for (const std::string& warning : one.facts->warnings) all.warnings.push_back(one.address + ": " + warning);
   }
   if (!answered && !answers.empty()) return fail(answers.front().facts.error());

@@ -375,7 +375,9 @@ class MemoryRemote final : public Blobs, public Index, public Operators, public 
       return answers;
     });
   }
-  Result<ServerFacts> probe(Deadline /*deadline*/) override { return ServerFacts{"memory", "noeviction", 0, {}}; }
+  Result<ServerFacts> probe(Deadline /*deadline*/) override {
+    return ServerFacts{.version = "memory", .eviction_policy = "noeviction"};
+  }
   Health health() const override { return {true, "memory", ""}; }
 
  private:

@@ -239,6 +239,13 @@ def test_env_refuses_a_directory_that_another_user_made_first(cluster):
     def refused(path, why):
         return env() == (1, f"{path} {why}: ask root to remove it, or name another directory with --root\n")
 
+    node.cache.chmod(0o755)
+    code, error = env()
+    assert code == 1 and f"{root} may not be written by uid {victim}" in error and f"chmod 1777 {node.cache}" in error
+    as_root = run(["sh", "-c", error.split(" or ")[1]], node.env(), 20)
+    assert as_root.code == 0 and env() == (0, ""), as_root.err + "the remedy, as it is printed"
+    root.rmdir()
+    node.cache.chmod(0o1777)
     assert env() == (0, ""), "nobody has made it yet"
     as_user(attacker, 0, os.mkdir, root, 0o777)
     assert refused(root, f"belongs to uid {attacker}"), env()

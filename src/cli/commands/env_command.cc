@@ -92,6 +92,16 @@ Result<void> check_is_users(const std::string& root, uid_t user) {
   return wrong->empty() ? Result<void>() : fail(ErrorCode::kNotPermitted, *wrong);
 }
 
+/// Torch and others end at their import where they cannot make their directory: then it is better to have no variables.
+Result<void> check_may_write(const std::string& root, const std::string& mountpoint, uid_t user) {
+  const auto wrong = answer_of_child(user, Deadline::after(kPatience), [&] { return wrong_with_writing(root); });
+  if (!wrong) return fail(ErrorCode::kTimedOut, root + " did not answer in time: inductorfs doctor says what is wrong");
+  if (wrong->empty()) return {};
+  const std::string id = std::to_string(user);
+  return fail(ErrorCode::kNotPermitted, root + " " + *wrong + ": as root, run chmod 1777 " + shell_word(mountpoint) +
+                                            " or install -d -o " + id + " " + shell_word(root));
+}
+
 /// Formats whose readers take UTF-8 alone would get another path (docker, json) or none (systemd, k8s).
 Result<void> check_can_be_written(const std::string& root, std::string_view format) {
   const bool is_utf8 = config::from_text(config::to_line(root)) == root;
@@ -184,6 +194,7 @@ class EnvCommand final : public Subcommand {
       root += "/" + (is_plain ? user.name : std::to_string(user.uid));
       fits = check_is_users(root, user.uid);
     }
+    if (fits) fits = check_may_write(root, mountpoint, user.uid);
     if (fits) fits = check_can_be_written(root, format_);
     if (!fits) return fail_query(fits.error(), format_ == "json");
     if (links_) make_links(root, user, environment);

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 
 #include "inductorfs/base/fd.h"
@@ -49,6 +51,16 @@ std::optional<std::string> read_answer(int fd, Deadline deadline) {
 bool become_user(uid_t user) {
   return ::geteuid() != 0 || user == 0 ||
          (::setgroups(0, nullptr) == 0 && ::setegid(user) == 0 && ::seteuid(user) == 0);
+}
+
+std::string wrong_with_writing(std::string path) {
+  while (::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    if (errno == EROFS) return "is on a read-only file system";
+    if (errno == EACCES || errno == EPERM) return "may not be written by uid " + std::to_string(::geteuid());
+    if (errno != ENOENT || path.size() <= 1) return {};
+    path.resize(std::max<size_t>(path.find_last_of('/'), 1));
+  }
+  return {};
 }
 
 std::optional<std::string> answer_of_child(uid_t user, Deadline deadline,

@@ -145,16 +145,6 @@ void add_variable(const layout::UserCache& cache, const std::string& given, cons
 
 }  // namespace
 
-std::string wrong_with_writing(std::string path) {
-  while (::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    if (errno == EROFS) return "is on a read-only file system";
-    if (errno == EACCES || errno == EPERM) return "may not be written by uid " + std::to_string(::geteuid());
-    if (errno != ENOENT || path.size() <= 1) return {};
-    path.resize(std::max<size_t>(path.find_last_of('/'), 1));
-  }
-  return {};
-}
-
 std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const MountOf& mount_of,
                                            const std::string& mountpoint, const std::string& home, Deadline deadline) {
   std::vector<Diagnosis> findings;

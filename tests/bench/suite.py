@@ -89,7 +89,7 @@ def machine():
                  platform.machine())
     kind = output("stat", "-f", "-c", "%T", tempfile.gettempdir()).strip().replace("ext2/ext3", "ext4")
     redis = output("redis-server", "--version").split("v=")[1].split()[0]
-    program = output(places.program(), "--version").split()[-1]
+    program = output(places.program(), "--version").split()[1]
     kernel = ".".join(platform.release().split("-")[0].split(".")[:2])
     return (f"{len(os.sched_getaffinity(0))} cores of {model} with a load of {os.getloadavg()[0]:.1f} before, Linux {kernel}, directories on {kind}, "
             f"redis-server {redis}, Python {platform.python_version()}, torch {TORCH}, inductorfs {program}")

@@ -8,6 +8,7 @@
 
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/settings.h"
+#include "inductorfs/fingerprint/fingerprint.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -70,7 +71,8 @@ TEST(CommandLine, SaysWhatItTakes) {
 TEST(CommandLine, PrintsVersionAndHelp) {
   const CommandLine version = parse({"--version"});
   EXPECT_EQ(version.exit_code, 0);
-  EXPECT_EQ(version.text, std::string("inductorfs ") + INDUCTORFS_VERSION + "\n");
+  const std::string gpu = fingerprint::has_gpu_facts() ? "compiled in" : "not compiled in";
+  EXPECT_EQ(version.text, std::string("inductorfs ") + INDUCTORFS_VERSION + "\nGPU facts: " + gpu + "\n");
 
   const CommandLine help = parse({"mount", "--help"});
   EXPECT_EQ(help.exit_code, 0);

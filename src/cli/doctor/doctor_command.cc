@@ -15,6 +15,7 @@
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
+#include "inductorfs/fingerprint/fingerprint.h"
 #include "inductorfs/host/learn.h"
 #include "inductorfs/mount/cluster_control.h"
 #include "inductorfs/mount/layers.h"
@@ -84,6 +85,7 @@ class DoctorCommand final : public Subcommand {
     add(findings, finding_of_allow_other(settings.allow_other.value_or(false), ::geteuid(), kFuseConfiguration));
     utsname kernel{};
     if (::uname(&kernel) == 0) findings.push_back(finding_of_kernel(kernel.release));
+    findings.push_back(finding_of_gpu_facts(fingerprint::has_gpu_facts()));
     return findings;
   }
   /// What the options of a mount that may not stand yet lead to.

@@ -69,6 +69,8 @@ using MountOf = std::function<std::string(const std::string& path)>;
 
 /// `release` is that of uname(2).
 [[nodiscard]] Diagnosis finding_of_kernel(const std::string& release);
+/// Whether this program can ask the driver of a host with a GPU.
+[[nodiscard]] Diagnosis finding_of_gpu_facts(bool compiled_in);
 /// Whether a user other than root may mount with --allow-other; `configuration` is /etc/fuse.conf.
 [[nodiscard]] std::optional<Diagnosis> finding_of_allow_other(bool wanted, uid_t user,
                                                               const std::string& configuration);
@@ -77,9 +79,6 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// `daemon` is /proc/PID of the worker that serves the mount.
 [[nodiscard]] std::optional<Diagnosis> finding_of_pid_namespace(const std::string& daemon,
                                                                 const std::string& mountpoint);
-/// Says what keeps this user from writing there ("is on a read-only file system"); empty when nothing does. Looks at
-/// the nearest directory that is there.
-[[nodiscard]] std::string wrong_with_writing(std::string path);
 /// Whether this user may write there: to a mountpoint, or to where a variable leads. The mount must have answered.
 [[nodiscard]] std::optional<Diagnosis> finding_of_access(const std::string& directory,
                                                          const std::string& variable = {});

@@ -239,6 +239,8 @@ int ask_driver(const Driver& driver) {
 
 }  // namespace
 
+bool has_gpu_facts() { return INDUCTORFS_WITH_CUDA != 0; }
+
 int run_gpu_probe() {
   // Never closed: the driver has threads by then, and this process ends.
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -44,10 +44,17 @@ std::optional<std::vector<std::string>> to_values(const toml::node& node, Option
   return values;
 }
 
+/// Words that others use for it, which have nothing of its spelling.
+std::string meant_by(const std::string& name, const std::vector<std::string>& known) {
+  if (name == "password") return "; did you mean password-file?";
+  const bool is_server = name == "redis" || name == "server" || name == "host" || name.find("url") != std::string::npos;
+  return is_server ? "; did you mean remote?" : suggestion(name, known);
+}
+
 tl::unexpected<Error> unknown_key(const std::string& name, const std::string& where,
                                   const std::vector<std::string>& known) {
   return fail(ErrorCode::kInvalid, "unknown key \"" + printable(name) + "\"" +
-                                       suggestion(name.substr(name.rfind('.') + 1), known) + ": " + where +
+                                       meant_by(name.substr(name.rfind('.') + 1), known) + ": " + where +
                                        ": inductorfs.conf(5) lists all keys");
 }
 
@@ -164,8 +171,11 @@ Result<Configuration> read_configuration(const std::string& path) {
   try {
     return to_configuration(toml::parse(*text, path), path);
   } catch (const toml::parse_error& error) {
-    return fail(ErrorCode::kInvalid, "the configuration is not valid TOML: " + position(path, error.source()) + ": " +
-                                         printable(std::string(error.description())));
+    std::string why = printable(std::string(error.description()));
+    if (why.ends_with("could not determine value type"))
+      why += ": write text in quotes, as in remote = \"redis://HOST\"";
+    return fail(ErrorCode::kInvalid,
+                "the configuration is not valid TOML: " + position(path, error.source()) + ": " + why);
   }
 }
 

@@ -62,6 +62,9 @@ TEST(CommandLine, SaysWhatItTakes) {
   EXPECT_EQ(why.exit_code, kExitUsage);
   EXPECT_NE(why.text.find("--why has 600 bytes: give 512 at most"), std::string::npos) << why.text;
   EXPECT_EQ(chosen({"freeze", "/m", "--why", long_why.c_str() + 600 - 512}), "freeze");
+  const CommandLine url = parse({"mount", "redis://h:1", "/m"});
+  EXPECT_EQ(url.exit_code, kExitUsage);
+  EXPECT_NE(url.text.find("it is a URL: give it with --remote"), std::string::npos) << url.text;
   const CommandLine job = parse({"why-miss", "/m", "--job", "x"});
   EXPECT_EQ(job.exit_code, kExitUsage);
   EXPECT_LT(job.text.size(), 200U) << job.text;

@@ -238,6 +238,9 @@ TEST_F(ConfigurationFile, NamesAnUnknownKeyAndItsLine) {
             0U);
   EXPECT_EQ(error("[remote]\nurl = \"x\"\n").find("wrong type for \"remote\": " + file_ + ":1: give a string"), 0U);
   EXPECT_EQ(error("mountpoint = \"/m\"\n").find("unknown key \"mountpoint\""), 0U);
+  EXPECT_EQ(error("password = \"p\"\n").find("unknown key \"password\"; did you mean password-file?"), 0U);
+  EXPECT_EQ(error("redis_url = \"r\"\n").find("unknown key \"redis_url\"; did you mean remote?"), 0U);
+  EXPECT_NE(error("remote = redis://h\n").find("write text in quotes"), std::string::npos);
 }
 
 TEST_F(ConfigurationFile, TakesVariablesAsATable) {

@@ -9,6 +9,7 @@
 
 #include "cli/common/answers.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
@@ -24,8 +25,14 @@ constexpr int kMostSeconds = 24 * 3600;
 
 std::string check_path(const std::string& given) {
   if (given.empty()) return "it is empty: give a path (`.` is the current directory)";
+  if (given.find("://") != std::string::npos) return "it is a URL: give it with --remote";
   if (given.size() < PATH_MAX) return {};
   return "it is too long: a path has at most " + std::to_string(PATH_MAX - 1) + " bytes";
+}
+
+std::string check_number(const std::string& given) {
+  const auto number = number_in<uint64_t>(given);
+  return number && *number > 0 ? "" : "give a number of 1 or more";
 }
 
 CommandLine usage(const CLI::App& app, std::string_view what, bool json) {
@@ -62,6 +69,10 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
   if (chosen.empty() && (word == "gc" || word == "prune")) {
     return "no command " + word + ": what no job uses goes by itself, and inductorfs purge removes what is selected";
   }
+  for (const CLI::Option* option : chosen.empty() ? std::vector<CLI::Option*>() : chosen.front()->get_options()) {
+    const bool is_url = option->get_positional() && !option->empty() && !check_path(option->results().front()).empty();
+    if (is_url) return option->results().front() + ": " + check_path(option->results().front());
+  }
   const std::string kind = is_option ? "no option " : chosen.empty() ? "no command " : "unexpected argument ";
   return kind + word.substr(0, word.find('=')) + config::suggestion(word.substr(0, word.find('=')), names);
 }
@@ -90,7 +101,7 @@ void give(const Words& words, CLI::App& app) {
     if (word.is_path) option->check(check_path);
     if (word.one_each) option->allow_extra_args(false);
     if (std::holds_alternative<int64_t*>(word.place)) option->check(CLI::Range(0, kMostSeconds));
-    if (std::holds_alternative<uint64_t*>(word.place)) option->check(CLI::Range(uint64_t{1}, UINT64_MAX));
+    if (std::holds_alternative<uint64_t*>(word.place)) option->check(check_number);
     if (!word.among.empty()) option->check(CLI::IsMember(word.among));
     for (const std::string& other : word.excludes) option->excludes(app.get_option(other));
     if (word.given) option->each([to = word.given](const std::string& value) { to->push_back(value); });

@@ -7,16 +7,21 @@ into libtorch. Prints one JSON object:
   result     the first values, whose arithmetic is x * 3.5 + 1.25, cut off at 0
   digest     SHA-256 of all
   isa        the vector ISAs that torch takes for usable
+
+TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS=0 makes no precompiled header with torch 2.9 either, which does not read it.
 """
 import hashlib
 import json
+import os
 
 
 def main():
     import torch
     from torch._dynamo.utils import counters
-    from torch._inductor import cpu_vec_isa
+    from torch._inductor import config, cpu_vec_isa
 
+    if os.environ.get("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS") == "0":
+        config.cpp_cache_precompile_headers = False
     x = torch.linspace(-2, 2, 256)
     with torch.no_grad():
         result = torch.compile(lambda x: torch.relu(x * 3.5 + 1.25))(x)

@@ -4,7 +4,7 @@
 
   on_disk_cache.py pad M,K,N ...         asks pad_mm.py for each product of matrices; prints {"measured": what it measured,
                                          "answers"}. In place of the GPU's benchmark is a constant: the rest is torch's own.
-  on_disk_cache.py insert KEY VALUE      InductorOnDiskCache; prints {"inserted": whether there was none}
+  on_disk_cache.py insert KEY VALUE      InductorOnDiskCache; prints {"inserted": whether there was none, "value": what is there then}
   on_disk_cache.py get KEY ...           prints {"values": null where there is none}
   on_disk_cache.py part KEY VALUE A B    writes these bytes of what insert would write; prints {"path", "size"}
   on_disk_cache.py fresh                 compiles in fresh_cache(), which empties the caches; prints {"left": of pad's}
@@ -17,10 +17,11 @@ from types import SimpleNamespace
 
 import torch
 from torch._inductor.cache import InductorOnDiskCache
-from torch._inductor.fx_passes import pad_mm
 
 
 def pad(*products):
+    from torch._inductor.fx_passes import pad_mm  # half a second of imports, which few of the commands need
+
     measured = []
 
     def measure(m, k, n, _):
@@ -41,7 +42,8 @@ def pad(*products):
 
 
 def insert(key, value):
-    return {"inserted": InductorOnDiskCache().insert(key, value)}
+    cache = InductorOnDiskCache()
+    return {"inserted": cache.insert(key, value), "value": cache.get(key)}
 
 
 def get(*keys):
@@ -59,6 +61,7 @@ def part(key, value, begin, end):
 
 
 def fresh():
+    from torch._inductor.fx_passes import pad_mm
     from torch._inductor.utils import fresh_cache
 
     with fresh_cache():

@@ -66,17 +66,19 @@ WRONG_REUSE = (
          "a full hit with kernels of the other setting (shown)"),
 )
 
+ELSEWHERE = "test_another_mount_path_user_home_hostname_and_order_of_the_environment"
+
 NEEDLESS_MISS = (
-    Line("other mount path", ("test_another_mount_path",),
+    Line("other mount path", (ELSEWHERE,),
          ("test_a_job_in_a_container_hits",),
          "__grp__ holds paths: Triton misses, or reads the old root"),
     Line("triton/0 and triton/5", ("test_another_device_index",),
          ("test_in_a_container_a_set_of_one_writer_for_any_device",),
          "two directories: compiled twice"),
-    Line("other user and home", ("test_another_user_and_home",),
+    Line("other user and home", (ELSEWHERE,),
          ("test_a_job_in_a_container_hits",),
          "another default directory"),
-    Line("other hostname", ("test_another_hostname",),
+    Line("other hostname", (ELSEWHERE,),
          ("test_a_job_in_a_container_hits",),
          "a hit"),
     Line("torch reinstalled at another path", ("test_torch_reinstalled_at_another_path_with_equal_content",),
@@ -88,7 +90,7 @@ NEEDLESS_MISS = (
     Line("other order of CUDA_VISIBLE_DEVICES", ("test_another_order_of_equal_devices",),
          ("test_a_container_before_a_gpu_hits",),
          "a hit"),
-    Line("other order of the environment", ("test_another_order_of_the_environment",),
+    Line("other order of the environment", (ELSEWHERE,),
          ("test_a_job_in_a_container_hits",),
          "a hit"),
     Line("node without a compiler and ptxas", ("test_a_node_without_a_compiler", "test_a_node_without_ptxas"),

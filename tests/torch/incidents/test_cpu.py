@@ -99,41 +99,21 @@ def reader_of(cpu, name, facts=None, **keywords):
     return node
 
 
-def test_another_mount_path(cpu):
-    """Every node has a path of its own; this one's has nothing in common with the writer's, not even its length."""
-    second_node_hits(cpu, reader_of(cpu, "a-node-with-a-long-name-and-so-with-a-long-path"))
-
-
-def wrapped(node, script):
-    """A job of this node whose interpreter is started by a shell script."""
-    wrapper = node.root / "python-elsewhere"
-    wrapper.write_text(f"#!/bin/sh\n{script}\n")
-    wrapper.chmod(0o755)
-    return Job([wrapper, node.python, ONE_KERNEL], node.env(), node.root / "jobs", "elsewhere")
-
-
-def test_another_user_and_home(cpu):
-    """Another user id (in a user namespace where this one is not root), another login name and home."""
-    node = reader_of(cpu, "user", environment={"USER": "someone", "LOGNAME": "someone"})
-    (node.root / "elsewhere").mkdir()
-    again = {"HOME": str(node.root / "elsewhere")}
-    job = wrapped(node, f'export HOME={again["HOME"]}\nexec unshare --user --map-user=12345 --map-group=12345 "$@"')
-    second_node_hits(cpu, node, job)
-    assert run(["unshare", "--user", "--map-user=12345", "id", "-u"]).out == "12345\n"
-
-
-def test_another_hostname(cpu):
-    node = reader_of(cpu, "hostname")
-    other = "echo elsewhere.example > /proc/sys/kernel/hostname"
-    assert run(["unshare", "--uts", "sh", "-c", f"{other} && uname -n"]).out == "elsewhere.example\n"
-    second_node_hits(cpu, node, wrapped(node, f"""exec unshare --uts sh -c '{other} && exec "$0" "$@"' "$@" """))
-
-
-def test_another_order_of_the_environment(cpu):
-    node = reader_of(cpu, "order")
-    reverse = dict(reversed(node.env().items()))
-    assert list(reverse) != list(node.env()) and reverse == node.env()
-    second_node_hits(cpu, node, Job([node.python, ONE_KERNEL], reverse, node.root / "jobs", "reverse"))
+def test_another_mount_path_user_home_hostname_and_order_of_the_environment(cpu):
+    """Four lines in one job, as in a container: any of them that counted would be a miss. The path has nothing in common with the writer's,
+    not even its length. Another user id (in a user namespace where this one is not root), another login name and home."""
+    node = reader_of(cpu, "a-node-with-a-long-name-and-so-with-a-long-path", environment={"USER": "someone", "LOGNAME": "someone"})
+    home = node.root / "elsewhere"
+    home.mkdir()
+    usual = node.env(HOME=home)
+    reverse = dict(reversed(usual.items()))
+    assert list(reverse) != list(usual) and reverse == usual
+    script = """echo elsewhere.example > /proc/sys/kernel/hostname && exec unshare --user --map-user=12345 --map-group=12345 "$@" """
+    # A shell has an order of its own: `env` sets the variables last.
+    elsewhere = ["unshare", "--uts", "sh", "-c", script, "sh", "env", "-i", *(f"{name}={value}" for name, value in reverse.items())]
+    assert run([*elsewhere, "id", "-u"]).out == "12345\n" and run([*elsewhere, "uname", "-n"]).out == "elsewhere.example\n"
+    assert run([*elsewhere, "env", "-0"]).out == "".join(f"{name}={value}\0" for name, value in reverse.items())
+    second_node_hits(cpu, node, Job([*elsewhere, node.python, ONE_KERNEL], usual, node.root / "jobs", "elsewhere"))
 
 
 def test_an_interpreter_at_another_path(cpu, installation):

@@ -11,6 +11,6 @@ def test_each_line_has_its_tests_and_each_test_its_line():
              for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)]
     lines = (*WRONG_REUSE, *NEEDLESS_MISS)
     assert all(line.tests and line.contained for line in lines)
-    named = [name for line in lines for name in line.tests]
+    named = {name for line in lines for name in line.tests}
     contained = {name for line in lines for name in line.contained}
     assert sorted(found) == sorted([*named, *contained, *CONTROLS])

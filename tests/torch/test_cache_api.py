@@ -22,6 +22,13 @@ def host():
         yield {"cluster": cluster, "a": a, "b": b, "cold": cold, "names": compare.shared_names(a.cache)}
 
 
+@pytest.fixture(scope="module")
+def artifacts(host):
+    """(the file with what torch saved on node a, how many of each kind)"""
+    file = host["cluster"].directory / "artifacts"
+    return file, host["a"].run(JOBS, "--jobs", "dynamic", "--save", file).json["saved"]
+
+
 def test_disabled_caches_are_left_alone(host):
     out = host["b"].run(JOBS, "--jobs", "dynamic", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1").json
     host["b"].sync()
@@ -46,25 +53,23 @@ def test_the_shared_cache_still_hits_after_both(host):
     assert not {"compile", "link", "header"} & set(host["b"].compilers.counts())
 
 
-def test_saved_artifacts_load_on_a_mount_without_a_cluster(host):
-    file = host["cluster"].directory / "artifacts"
-    saved = host["a"].run(JOBS, "--jobs", "dynamic", "--save", file).json
-    assert saved["saved"]["inductor"] == 1
+def test_saved_artifacts_load_on_a_mount_without_a_cluster(host, artifacts):
+    file, saved = artifacts
+    assert saved["inductor"] == 1
     c = host["cluster"].node("c", remote=None)
     # Without an exchange a directory-backed node would have got the files of a already.
     fresh = c.backing == "mount"
     out = c.run(JOBS, "--jobs", "dynamic", "--load", file).json
-    assert out["loaded"] == saved["saved"]
+    assert out["loaded"] == saved
     assert out["counters"].get("inductor.fxgraph_cache_hit") == 1
     assert out["results"] == host["cold"]["results"]
     assert not fresh or {name for name in compare.shared_names(c.cache) if name.startswith("fxgraph/")} == {
         name for name in host["names"] if name.startswith("fxgraph/")}
 
 
-def test_loaded_artifacts_are_published(host):
+def test_loaded_artifacts_are_published(host, artifacts):
     """torch's Mega-Cache fills a cluster: what one process loads on a mount, another node of that cluster hits."""
-    file = host["cluster"].directory / "to publish"
-    saved = host["a"].run(JOBS, "--jobs", "dynamic", "--save", file).json["saved"]
+    file, saved = artifacts
     empty = ("--prefix", "another-cluster")
     e, f = (host["cluster"].node(name, options=empty) for name in ("e", "f"))
     loaded = e.run(JOBS, "--jobs", "dynamic", "--load", file).json

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import artefacts, certificates
+from inductorfs_testing.compare import is_mounted
 from inductorfs_testing.mounts import QuickCluster, appears
 from inductorfs_testing.node import files_of
 from inductorfs_testing.places import program
@@ -37,13 +38,9 @@ def mount(cluster, *options):
     return node.start(*also, *options), places
 
 
-def is_mount(place):
-    return f" {str(place).replace(' ', chr(92) + '040')} " in Path("/proc/self/mountinfo").read_text()
-
-
 def check_gone(node, places):
     wait_until(lambda: not node.processes(), 20, "the end of all processes")
-    assert not is_mount(node.cache) and not any(map(is_mount, places))
+    assert not is_mounted(node.cache) and not any(map(is_mounted, places))
     assert all(os.listdir(place) == [] for place in places), "what was made for them stays"
 
 
@@ -171,7 +168,7 @@ def test_one_that_is_killed_is_followed_by_another_one_that_knows_what_was_mount
     for _ in range(2):
         killed.append(mounter(node, killed))
         os.kill(killed[-1], signal.SIGKILL)
-    assert all(map(is_mount, places))
+    assert all(map(is_mounted, places))
     unmount(node)
     check_gone(node, places)
     assert node.log.read_text().count("supervisor.companion_ended name=mounter") == 2
@@ -206,7 +203,7 @@ def test_a_mount_that_is_in_use_stays(cluster):
             assert done.code == 1 and f"pid {os.getpid()}" in done.err, done
         finally:
             os.close(inside)
-    assert all(map(is_mount, [node.cache, *places]))
+    assert all(map(is_mounted, [node.cache, *places]))
     unmount(node)
     check_gone(node, places)
 
@@ -222,7 +219,7 @@ def test_when_no_mounter_answers_the_supervisor_has_the_mount_taken_down(cluster
         os.kill(worker, signal.SIGTERM)
         wait_until(lambda: rights_of(worker)["State"].startswith("Z"), 45, "the end of the worker")
         assert "mount.unmount_failed" in node.log.read_text()
-        assert all(map(is_mount, [node.cache, *places]))
+        assert all(map(is_mounted, [node.cache, *places]))
     finally:
         os.kill(supervisor, signal.SIGCONT)
     check_gone(node, places)
@@ -309,10 +306,10 @@ def test_a_worker_that_lies_wins_nothing(cluster):
         for _ in range(300):
             if not liar.say(b'{"ask":5}'):
                 break
-    assert all(map(is_mount, [node.cache, *places, other.cache])) and node.mounters() == [first]
+    assert all(map(is_mounted, [node.cache, *places, other.cache])) and node.mounters() == [first]
     unmount(node)
     check_gone(node, places)
-    assert is_mount(other.cache)
+    assert is_mounted(other.cache)
     other.unmount()
 
 
@@ -322,14 +319,14 @@ def test_a_worker_takes_no_place_of_another_mount_away(cluster):
     other.start("--also", f"torch={theirs}")
     with contextlib.closing(TakenOver(node)) as liar:
         assert len(said(liar.ask("leave"))) == 2
-    wait_until(lambda: not is_mount(node.cache), what="the end of its own mount")
-    assert is_mount(theirs)
+    wait_until(lambda: not is_mounted(node.cache), what="the end of its own mount")
+    assert is_mounted(theirs)
     # Nor does whoever mounts next: that mount lives.
     cluster.quick("c").unmount()
-    assert is_mount(theirs)
+    assert is_mounted(theirs)
     check_gone(node, places)
     other.unmount()
-    assert not is_mount(theirs)
+    assert not is_mounted(theirs)
 
 
 def test_one_that_is_started_by_hand_does_nothing(cluster):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from inductorfs_testing import old_kernel, places
+from inductorfs_testing.compare import mount_lines
 from inductorfs_testing.mounts import kept_from_sweeps, tmpfs
 from inductorfs_testing.processes import run, wait_until
 
@@ -77,7 +78,7 @@ class Writers:
 
 
 def mounts_at(path, process="self"):
-    return [line for line in Path(f"/proc/{process}/mountinfo").read_text().splitlines() if line.split(" ")[4] == str(path)]
+    return [line for line in mount_lines(process) if line.split(" ")[4] == str(path)]
 
 
 def layers(path, process="self"):

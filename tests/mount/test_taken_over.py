@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts
 from inductorfs_testing.attempts import address_of, kernel, loader, namespaces, processes, users, whole_host
+from inductorfs_testing.compare import mount_lines
 from inductorfs_testing.fixtures import lack
 from inductorfs_testing.mounts import QuickCluster
 from inductorfs_testing.node import files_of
@@ -257,9 +258,9 @@ def test_it_becomes_no_other_program(scene, number):
 def mounts_of(pid):
     """{number: (place, options)}"""
     found = {}
-    for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
-        words = line.split()
-        found[int(words[0])] = (words[4].encode().decode("unicode_escape"), set(words[5].split(",")))
+    for line in mount_lines(pid):
+        words = line.split(" ")
+        found[int(words[0])] = (os.fsencode(words[4]).decode("unicode_escape"), set(words[5].split(",")))
     return found
 
 

@@ -60,10 +60,15 @@ def is_mounted(path: Path):
     return str(path) in mounts_below(path)
 
 
+def mount_lines(process="self"):
+    """Of its mountinfo. Those of tests beside this one are among them, with paths of any bytes."""
+    return [os.fsdecode(line) for line in Path(f"/proc/{process}/mountinfo").read_bytes().split(b"\n") if line]
+
+
 def mounts_below(root: Path):
     """Mountpoints at or below root, outermost first."""
     root, found = str(root), []
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+    for line in mount_lines():
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), line.split(" ")[4])
         if point == root or point.startswith(root + "/"):
             found.append(point)

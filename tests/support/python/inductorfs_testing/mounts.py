@@ -11,7 +11,7 @@ import threading
 import zlib
 from pathlib import Path
 
-from . import artefacts, places
+from . import artefacts, compare, places
 from .fixtures import Cluster
 from .processes import Failed, run, wait_until
 
@@ -162,7 +162,7 @@ def fill_index(cluster, count):
 @contextlib.contextmanager
 def kept_from_sweeps(place):
     """What is shown there is not taken away by the start of another mount, as if its own mount was coming back. Root."""
-    device = next(line.split()[2] for line in Path("/proc/self/mountinfo").read_text().splitlines() if line.split()[4] == str(place))
+    device = next(line.split(" ")[2] for line in compare.mount_lines() if line.split(" ")[4] == str(place))
     with open("/run/inductorfs/binds.lock", "a+b") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX, 1, os.makedev(*map(int, device.split(":"))))
         yield

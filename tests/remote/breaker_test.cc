@@ -64,6 +64,25 @@ TEST(Breaker, DoublesItsRestWithEachFailedProbeUpToItsLimit) {
   }
 }
 
+TEST(Breaker, DoesNotRestForThePatientWhileOnlyTheHastyHaveFailed) {
+  Breaker breaker(kBackoff);
+  const SteadyTime now{};
+  for (int i = 0; i < 3; ++i) {
+    breaker.failed(i == 0 ? breaker.admit(now) : Ticket::kProbe, now, Breaker::Failure::kHasty);
+    EXPECT_EQ(breaker.admit(now), Ticket::kRefused);
+    ASSERT_EQ(breaker.admit(now, true), Ticket::kProbe);
+    EXPECT_EQ(breaker.admit(now, true), Ticket::kNormal) << "the probe may be a lookup's, which fails again";
+  }
+  breaker.failed(Ticket::kProbe, now);
+  EXPECT_EQ(breaker.admit(now, true), Ticket::kRefused) << "who has patience waited in vain";
+  breaker.failed(Ticket::kProbe, now, Breaker::Failure::kHasty);
+  EXPECT_EQ(breaker.admit(now, true), Ticket::kRefused) << "and nobody has been answered since";
+  breaker.succeeded(Ticket::kProbe);
+  EXPECT_EQ(breaker.admit(now), Ticket::kNormal);
+  breaker.failed(Ticket::kNormal, now, Breaker::Failure::kHasty);
+  EXPECT_EQ(breaker.admit(now, true), Ticket::kProbe);
+}
+
 TEST(Breaker, RestsForSecondsAtMostAfterARefusal) {
   Breaker breaker({});
   SteadyTime now{};

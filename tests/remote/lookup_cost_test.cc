@@ -286,6 +286,29 @@ TEST_F(LookupCosts, DoNotComeAgainBecauseSmallAnswersGetThrough) {
   EXPECT_LE(waits, 6) << "each wait should be followed by a longer rest";
 }
 
+// A busy server: it answers all, too late for lookups and in time for who has more patience.
+TEST_F(LookupCosts, OfALateServerDoNotKeepFromItWhoWaitsLonger) {
+  std::atomic<bool> ended = false;
+  const ScriptedServer server([](ScriptedClient& client) {
+    while (true) {
+      const auto words = client.command();
+      if (words.empty()) return;
+      ScriptedClient::pause(static_cast<int>(2 * kPatience.count()));
+      client.send(words[0] == "INFO" ? bulk("redis_version:7.0.15\r\n") : "+OK\r\n");
+    }
+  });
+  const auto remote = open(server.url());
+  std::jthread job([&] {
+    while (!ended) (void)look_up(remote);
+  });
+  for (int i = 0; i < 3; ++i) {
+    while (!remote.blobs->resting()) std::this_thread::yield();
+    const auto answer = remote.operators->probe(Deadline::after(kTotal));
+    EXPECT_TRUE(answer) << answer.error().to_string();
+  }
+  ended = true;
+}
+
 TEST_F(LookupCosts, GarbageIsAnOutageAndNoFaultOfTheBlob) {
   for (const bool greets : {true, false}) {
     const ScriptedServer server([greets](ScriptedClient& client) {

@@ -5,10 +5,11 @@
 
 namespace inductorfs::remote {
 
-Breaker::Ticket Breaker::admit(SteadyTime now) {
+Breaker::Ticket Breaker::admit(SteadyTime now, bool patient) {
   return state_.with([&](State& state) {
-    if (refuses(state, now)) return Ticket::kRefused;
-    if (!state.open) return Ticket::kNormal;
+    const bool is_free = !state.open || (patient && state.hasty);
+    if (!is_free && refuses(state, now)) return Ticket::kRefused;
+    if (!state.open || state.probing) return Ticket::kNormal;
     state.probing = true;
     return Ticket::kProbe;
   });
@@ -19,6 +20,7 @@ void Breaker::succeeded(Ticket ticket) {
     // A call from before the failure that ends well proves nothing about now; only the probe may close.
     if (ticket == Ticket::kNormal && state.open) return;
     state.open = false;
+    state.hasty = false;
     state.probing = false;
     state.delay = Milliseconds(0);
   });
@@ -27,6 +29,7 @@ void Breaker::succeeded(Ticket ticket) {
 bool Breaker::failed(Ticket ticket, SteadyTime now, Failure failure) {
   return state_.with([&](State& state) {
     // Calls that were under way together fail together: that is one failure.
+    state.hasty = failure == Failure::kHasty && (state.hasty || !state.open);
     if (ticket == Ticket::kNormal && state.open) return false;
     state.open = true;
     state.probing = false;

@@ -19,15 +19,16 @@ class Breaker {
     /// The longest time after refusals, which cost neither side anything, so that the server is probed more often.
     Milliseconds most_refused{2000};
   };
-  /// How a call failed: the server (or its host) refused it, or the caller waited in vain.
-  enum class Failure { kRefused, kSilent };
+  /// How a call failed: the server (or its host) refused it, the caller waited in vain, or did so for a moment only.
+  enum class Failure { kRefused, kSilent, kHasty };
   enum class Ticket { kRefused, kNormal, kProbe };
 
   explicit Breaker(Waits waits) : waits_(waits), state_(State{}) {}
 
   /// Lets a caller through, or refuses. A ticket that is not refused must be given back by exactly one of the three
-  /// below.
-  [[nodiscard]] Ticket admit(SteadyTime now);
+  /// below. `patient`: a busy server that answers too late for the hasty may answer him, so their failures do not make
+  /// him wait. Else lookups, of which there are always some, would keep all publishes from it.
+  [[nodiscard]] Ticket admit(SteadyTime now, bool patient = false);
   void succeeded(Ticket ticket);
   /// Returns true when this opened the breaker, or kept it open.
   bool failed(Ticket ticket, SteadyTime now, Failure failure = Failure::kSilent);
@@ -45,6 +46,7 @@ class Breaker {
  private:
   struct State {
     bool open = false;
+    bool hasty = false;  ///< only hasty callers have failed since it was closed
     bool probing = false;
     SteadyTime retry_at{};
     Milliseconds delay{0};

@@ -51,14 +51,16 @@ ServerTurn::ServerTurn(ServerTurn&& other) noexcept
       fetch_ticket_(other.fetch_ticket_),
       lease_(std::move(other.lease_)),
       admitted_(std::exchange(other.admitted_, false)),
-      heard_(other.heard_) {}
+      heard_(other.heard_),
+      patient_(other.patient_) {}
 
 ServerTurn::~ServerTurn() {
   if (admitted_) abandon();
 }
 
 Result<void> ServerTurn::admit() {
-  ticket_ = link_->breaker_.admit(now());
+  patient_ = terms_.use != Use::kFetch && terms_.deadline.left() >= kBackgroundWithoutProgress;
+  ticket_ = link_->breaker_.admit(now(), patient_);
   if (ticket_ != Breaker::Ticket::kRefused && terms_.use == Use::kFetch) {
     fetch_ticket_ = link_->fetches_.admit(now());
     if (fetch_ticket_ == Breaker::Ticket::kRefused) link_->breaker_.abandoned(ticket_);
@@ -147,7 +149,9 @@ void ServerTurn::settle(const Error& error, bool server_fault) {
   admitted_ = false;
   // Without a connection it is nothing about fetches: whoever gets one first may tell all others that it is over.
   const bool fetch = terms_.use == Use::kFetch;
-  const auto how = error.code() == ErrorCode::kTimedOut ? Breaker::Failure::kSilent : Breaker::Failure::kRefused;
+  const auto how = error.code() != ErrorCode::kTimedOut ? Breaker::Failure::kRefused
+                   : patient_                           ? Breaker::Failure::kSilent
+                                                        : Breaker::Failure::kHasty;
   bool opened = false;
   if (fetch && lease_) {
     opened = link_->fetches_.failed(fetch_ticket_, now(), how);

@@ -115,7 +115,8 @@ class ServerTurn {
   Breaker::Ticket fetch_ticket_ = Breaker::Ticket::kNormal;
   std::optional<ConnectionPool::Lease> lease_;
   bool admitted_ = false;
-  bool heard_ = false;  ///< the server has answered something
+  bool heard_ = false;    ///< the server has answered something
+  bool patient_ = false;  ///< its end says more of the server than that of a lookup, which waits for a moment
 };
 
 }  // namespace inductorfs::remote

@@ -353,6 +353,8 @@ class Strings {
  public:
   /// What a SET answers; empty: as Redis does.
   std::function<std::string(const std::vector<std::string>& command)> on_set;
+  /// Changes a value on its way to the reader; may be empty.
+  std::function<void(const std::string& key, std::string& value)> on_read;
   Guarded<std::map<std::string, std::string>> values;
 
   void serve(inductorfs::testing::ScriptedClient& client) {
@@ -365,7 +367,11 @@ class Strings {
       return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
     };
     return values.with([&](std::map<std::string, std::string>& now) -> std::string {
-      if (command[0] == "GETRANGE") return bulk(now[command[1]].substr(0, std::stoul(command[3]) + 1));
+      if (command[0] == "GETRANGE") {
+        std::string value = now[command[1]].substr(0, std::stoul(command[3]) + 1);
+        if (on_read) on_read(command[1], value);
+        return bulk(value);
+      }
       if (command[0] == "UNLINK") return ":" + std::to_string(now.erase(command[1])) + "\r\n";
       if (command[0] != "SET") return "+OK\r\n";
       if (const std::string told = on_set(command); !told.empty()) return told;
@@ -410,6 +416,19 @@ TEST_F(GatherRaces, WhatWasRemovedMeanwhileDoesNotComeBack) {
   ASSERT_TRUE(report) << report.error().to_string();
   EXPECT_EQ(report->blobs, 5U);
   EXPECT_EQ(report->blocks, 1U);
+}
+
+TEST_F(GatherRaces, ABlockThatIsNotThereIsAskedForTwiceBecauseItsNameMayHaveBeenDamagedOnItsWay) {
+  constexpr size_t kNameOfBlock = kPieceHeadSize + codec::kFrameHeaderSize;
+  strings.on_set = [](const auto&) { return ""; };
+  const auto remote = open_redis(options, counters).value();
+  ASSERT_TRUE(remote.blobs->gather(digests, soon()));
+  int readings = 0;
+  strings.on_read = [&](const std::string& key, std::string& value) {
+    if (key == piece_key(options.prefix, digests[2], 0) && readings++ == 0) value[kNameOfBlock + 3] ^= 1;
+  };
+  EXPECT_EQ(fetched(remote, {digests[2]}).front(), like_text(2));
+  EXPECT_EQ(readings, 2);
 }
 
 TEST_F(GatherRaces, ABlockThatNobodyNamesIsRemovedAgain) {

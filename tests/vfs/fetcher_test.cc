@@ -58,6 +58,18 @@ class Fetcher : public ::testing::Test {
     fetcher().fetch(entries, [promise](const Outcomes& outcomes) { promise->set_value(outcomes); });
     return promise->get_future();
   }
+  /// What a fetcher of its own says that has this remote.
+  FetchOutcome fetch_over(remote::Blobs& link, const codec::Entry& entry) {
+    vfs::Fetcher reader(link, store, counters,
+                        {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },
+                         [this](const codec::Entry& one, const std::string& why) {
+                           newer.with([&](auto& told) { told.emplace(one.path, why); });
+                         }},
+                        1, total);
+    std::promise<Outcomes> promise;
+    reader.fetch({entry}, [&promise](const Outcomes& outcomes) { promise.set_value(outcomes); });
+    return promise.get_future().get().front();
+  }
 
   std::shared_ptr<remote::MemoryCluster> cluster = remote::make_memory_cluster();
   std::shared_ptr<Fault> fault = std::make_shared<Fault>();
@@ -189,44 +201,62 @@ TEST_F(Fetcher, WhatOnlyANewerReleaseCanReadIsNotLostUnderAnyName) {
   EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
 }
 
-/// A link that flips one bit of the first frame that comes over it, and of no other.
-class OneFlippedBit final : public remote::ForwardingBlobs {
+/// A link that flips one bit of each of the first frames that come over it, in these bytes, and of no other.
+class FlippedBits final : public remote::ForwardingBlobs {
  public:
-  OneFlippedBit(std::shared_ptr<remote::Blobs> inner, size_t byte) : ForwardingBlobs(std::move(inner)), byte_(byte) {}
+  FlippedBits(std::shared_ptr<remote::Blobs> inner, std::vector<size_t> bytes)
+      : ForwardingBlobs(std::move(inner)), bytes_(std::move(bytes)) {}
   void fetch_within(std::span<const codec::Digest> digests, remote::BlobSink& sink, Budget&) override {
     for (const auto& digest : digests) {
       auto frame = *codec::encode_frame("one");
-      if (readings++ == 0) frame[byte_] = static_cast<char>(frame[byte_] ^ 0x40);
+      const size_t reading = readings++;
+      if (reading < bytes_.size()) frame[bytes_[reading]] = static_cast<char>(frame[bytes_[reading]] ^ 0x40);
       auto given = sink.piece(digest, frame);
       sink.done(digest, std::move(given));
     }
   }
-  int readings = 0;
+  std::atomic<size_t> readings = 0;
 
  private:
-  const size_t byte_;
+  const std::vector<size_t> bytes_;
 };
 
 TEST_F(Fetcher, ABitThatFlippedOnTheWayCostsAReadingAndNoEntry) {
   const auto entry = published("one");
   const size_t whole = codec::encode_frame("one")->size();
   for (size_t byte = 0; byte < whole; ++byte) {
-    OneFlippedBit link(remote::open_memory(cluster).blobs, byte);
-    int told = 0;
-    vfs::Fetcher reader(link, store, counters,
-                        {[](const codec::Entry&, std::optional<std::string_view>) { return Result<void>{}; },
-                         [&](const codec::Entry&, const std::string&) { ++told; }},
-                        1, total);
-    const auto promise = std::make_shared<std::promise<Outcomes>>();
-    reader.fetch({entry}, [promise](const Outcomes& outcomes) { promise->set_value(outcomes); });
-    EXPECT_EQ(promise->get_future().get(), (Outcomes{FetchOutcome::kHere})) << "byte " << byte << " of " << whole;
-    reader.stop();
-    EXPECT_EQ(told, 0) << "byte " << byte;
-    EXPECT_EQ(link.readings, 2) << "byte " << byte;
+    FlippedBits link(remote::open_memory(cluster).blobs, {byte});
+    EXPECT_EQ(fetch_over(link, entry), FetchOutcome::kHere) << "byte " << byte << " of " << whole;
+    EXPECT_EQ(link.readings, 2U) << "byte " << byte;
     store.discard(entry.digest);
   }
+  EXPECT_EQ(newer.with([](const auto& told) { return told.size(); }), 0U);
   EXPECT_EQ(counters.get("fetch.read_again").get(), whole);
   EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
+}
+
+TEST_F(Fetcher, ALinkThatDamagesEachReadingTakesNoEntryAwayAndHidesNone) {
+  constexpr size_t kVersion = 4;
+  constexpr size_t kCodec = 5;
+  const auto entry = published("one");
+  const size_t last = codec::encode_frame("one")->size() - 1;
+  for (const auto& bytes : std::vector<std::vector<size_t>>{
+           {last, last, kVersion}, {kVersion, kVersion, kCodec}, {kCodec, last, kCodec}, {kVersion, kCodec, last}}) {
+    FlippedBits link(remote::open_memory(cluster).blobs, bytes);
+    EXPECT_EQ(fetch_over(link, entry), FetchOutcome::kNotNow);
+    EXPECT_EQ(fetch_over(link, entry), FetchOutcome::kHere);
+    store.discard(entry.digest);
+  }
+  EXPECT_EQ(newer.with([](const auto& told) { return told.size(); }), 0U);
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 0U);
+}
+
+TEST_F(Fetcher, WhatThreeReadingsFindDamagedAlikeIsDamagedInTheCluster) {
+  const auto entry = published("one");
+  const size_t last = codec::encode_frame("one")->size() - 1;
+  FlippedBits link(remote::open_memory(cluster).blobs, {last, last, last});
+  EXPECT_EQ(fetch_over(link, entry), FetchOutcome::kLost);
+  EXPECT_EQ(counters.get("fetch.corrupt").get(), 1U);
 }
 
 TEST_F(Fetcher, JudgesABlobThatIsHereByEachNameThatAsksForIt) {

@@ -119,6 +119,7 @@ class FetchJob {
     uint32_t given = 0;  // pieces that the sink has got; a piece that is cut counts when it is whole
     bool ended = false;
     std::optional<codec::MemberFrame> member{};  // its bytes are in a block
+    bool again = false;                          // its frame was read before, and its block was not there
   };
   struct Read {
     Item* item;
@@ -285,6 +286,10 @@ class FetchJob {
       if (item.member->block != digest) continue;
       if (block) {
         give_member(item, **block);
+      } else if (block.error().code() == ErrorCode::kNotFound && !item.again) {
+        // Nothing but the block vouches for the frame that names it, which may have been damaged on its way.
+        waiting_.push_back({item.digest, {}, {}, 0, false, {}, true});
+        item.ended = true;
       } else {
         const ErrorCode code = block.error().code();
         const bool is_damaged = code == ErrorCode::kTooLarge;  // longer than any block

@@ -18,6 +18,9 @@ constexpr size_t kBackgroundQueue = 256;
 constexpr size_t kBackgroundThreads = 2;
 constexpr size_t kBatchEntries = 128;
 constexpr uint64_t kBatchBytes = 32ULL << 20;
+/// So many say the same of bytes before they are called damaged or a newer release's: what differs from one to the next
+/// is the link's. The bits that tell a newer release are some thirty, and any two flips of one of them are alike.
+constexpr int kReadings = 3;
 
 /// What goes wrong on this host's disk says nothing about the entry, whatever the file system calls it: others may have
 /// room for it, and a disk that works.
@@ -74,9 +77,11 @@ struct Fetcher::Ticket {
 /// Decodes frames into the store as they come, and settles each blob as soon as it is whole.
 class Fetcher::Sink final : public remote::BlobSink {
  public:
-  Sink(Fetcher& fetcher, const std::vector<codec::Entry>& entries, bool is_last)
-      : fetcher_(fetcher), is_last_(is_last) {
-    for (const auto& entry : entries) blobs_.try_emplace(entry.digest).first->second.entry = entry;
+  Sink(Fetcher& fetcher, std::vector<Wanted> wanted, bool is_last) : fetcher_(fetcher), is_last_(is_last) {
+    for (auto& one : wanted) {
+      const codec::Digest digest = one.entry.digest;
+      static_cast<Wanted&>(blobs_[digest]) = std::move(one);
+    }
   }
 
   Result<void> piece(const codec::Digest& digest, std::string_view frame_piece) override {
@@ -106,13 +111,19 @@ class Fetcher::Sink final : public remote::BlobSink {
     if (found == blobs_.end()) return;
     Blob blob = std::move(found->second);
     blobs_.erase(found);
-    // Before this host has looked at the bytes itself, there is one who can say so: the decoder, or the remote.
-    const bool newer = !outcome && outcome.error().code() == ErrorCode::kNotSupported;
     if (outcome) {
       outcome = finish(blob);
       fetcher_.heard_.note();
     }
-    if (!is_last_ && is_doubtful(blob, outcome)) return doubtful_.push_back(std::move(blob.entry));
+    if (is_doubtful(blob, outcome)) {
+      std::string said = outcome.error().to_string();
+      blob.said_alike = blob.said_alike && (blob.said.empty() || blob.said == said);
+      blob.said = std::move(said);
+      if (!is_last_) return doubtful_.push_back(std::move(blob));
+      if (!blob.said_alike) outcome = fail(ErrorCode::kUnavailable, "each reading damages it: " + blob.said);
+    }
+    // Before this host has looked at the bytes itself, there is one who can say so: the decoder, or the remote.
+    const bool newer = !outcome && !blob.refused && outcome.error().code() == ErrorCode::kNotSupported;
     if (newer) return settle_newer(blob, outcome.error());
     const FetchOutcome judged = judge(blob, outcome);
     fetcher_.settle(digest, judged, {blob.entry.path, blob.refused, {}});
@@ -124,7 +135,7 @@ class Fetcher::Sink final : public remote::BlobSink {
   }
 
   /// Returns what is not settled and has to be read once more.
-  [[nodiscard]] std::vector<codec::Entry> take_doubtful() { return std::exchange(doubtful_, {}); }
+  [[nodiscard]] std::vector<Wanted> take_doubtful() { return std::exchange(doubtful_, {}); }
 
  private:
   /// What the decoder has given so far.
@@ -132,8 +143,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     uint64_t size = 0;
     std::string bytes;  ///< of a small blob, so that nobody reads back what was just written
   };
-  struct Blob {
-    codec::Entry entry;
+  struct Blob : Wanted {
     std::unique_ptr<store::BlobWriter> writer;
     std::optional<codec::FrameDecoder> decoder;
     std::shared_ptr<Came> came;
@@ -201,7 +211,7 @@ class Fetcher::Sink final : public remote::BlobSink {
   Fetcher& fetcher_;
   const bool is_last_;
   std::map<codec::Digest, Blob> blobs_;
-  std::vector<codec::Entry> doubtful_;
+  std::vector<Wanted> doubtful_;
 };
 
 Fetcher::Fetcher(remote::Blobs& blobs, store::BlobStore& store, Counters& counters, Hooks hooks, size_t threads,
@@ -320,26 +330,25 @@ std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& ent
 }
 
 void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
-  const auto mine = take_off(entries);
-  if (mine.empty()) return;
+  std::vector<Wanted> wanted;
+  for (auto& entry : take_off(entries)) wanted.push_back({std::move(entry)});
+  if (wanted.empty()) return;
   Budget budget(Deadline(asked + total_), patience_, asked, &heard_);
   budget.take_turn();
-  if (budget.end().passed()) late_.add(mine.size());
-  const auto doubtful = read(mine, false, budget);
-  if (doubtful.empty()) return;
-  read_again_.add(doubtful.size());
-  (void)read(doubtful, true, budget);
+  if (budget.end().passed()) late_.add(wanted.size());
+  for (int readings = 1; readings <= kReadings && !wanted.empty(); ++readings) {
+    if (readings > 1) read_again_.add(wanted.size());
+    wanted = read(std::move(wanted), readings == kReadings, budget);
+  }
 }
 
 /// Settles all but what it returns, which the last reading has none of.
-std::vector<codec::Entry> Fetcher::read(const std::vector<codec::Entry>& entries, bool is_last, Budget& budget) {
-  Sink sink(*this, entries, is_last);
-  if (!stopping_ && !budget.end().passed()) {
-    std::vector<codec::Digest> digests;
-    digests.reserve(entries.size());
-    for (const auto& entry : entries) digests.push_back(entry.digest);
-    remote_->fetch_within(digests, sink, budget);
-  }
+std::vector<Fetcher::Wanted> Fetcher::read(std::vector<Wanted> wanted, bool is_last, Budget& budget) {
+  std::vector<codec::Digest> digests;
+  digests.reserve(wanted.size());
+  for (const auto& one : wanted) digests.push_back(one.entry.digest);
+  Sink sink(*this, std::move(wanted), is_last);
+  if (!stopping_ && !budget.end().passed()) remote_->fetch_within(digests, sink, budget);
   sink.settle_rest();
   return sink.take_doubtful();
 }

@@ -87,12 +87,18 @@ class Fetcher {
     bool refused = false;  ///< the blob is sound, but does not fit this name
     std::string newer;     ///< why the blob can be used under no name
   };
+  /// A blob that is to be read, and what the readings before have said against its bytes.
+  struct Wanted {
+    codec::Entry entry;
+    std::string said;        ///< by the last of them; empty: it was not read yet
+    bool said_alike = true;  ///< by all of them
+  };
   using Flights = std::unordered_map<codec::Digest, Flight>;
   class Sink;
 
   /// `asked` is the moment since when a lookup waits.
   void run(const std::vector<codec::Entry>& entries, SteadyTime asked);
-  [[nodiscard]] std::vector<codec::Entry> read(const std::vector<codec::Entry>& entries, bool is_last, Budget& budget);
+  [[nodiscard]] std::vector<Wanted> read(std::vector<Wanted> wanted, bool is_last, Budget& budget);
   void settle(const codec::Digest& digest, FetchOutcome outcome, const Judged& judged);
   [[nodiscard]] FetchOutcome outcome_for(const codec::Entry& waiting, FetchOutcome outcome, const Judged& judged);
   void submit(WorkerPool& pool, std::vector<codec::Entry> entries);

@@ -27,15 +27,15 @@ TEST(Rereads, OweOneMoreForWhatTheReadingBeforeDidNotFind) {
   Rereads rereads;
   auto now = std::chrono::steady_clock::now();
   const auto is_due = [&] { return rereads.claim("a", now += Rereads::kInterval); };
-  rereads.note_whole("a", 0);
+  (void)rereads.note_whole("a", 0);
   EXPECT_FALSE(is_due());
   for (const uint64_t unreadable : {7, 8}) {
-    rereads.note_whole("a", unreadable);
+    (void)rereads.note_whole("a", unreadable);
     EXPECT_TRUE(is_due());
-    rereads.note_whole("a", unreadable);
+    (void)rereads.note_whole("a", unreadable);
     EXPECT_FALSE(is_due()) << "it is so in the cluster";
   }
-  rereads.note_whole("a", 0);
+  (void)rereads.note_whole("a", 0);
   EXPECT_FALSE(is_due());
 }
 

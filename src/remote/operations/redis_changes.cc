@@ -243,7 +243,7 @@ class ScopeReader {
     if (!replayed) return std::optional<Delta>();
     Delta delta = std::move(fold).finish(true, std::move(position));
     delta.at_head = at_head_;
-    rereads_.note_whole(scope_, unreadable_);
+    if (!rereads_.note_whole(scope_, unreadable_)) damaged_.clear();  // the next reading says so, too, or does not
     return std::optional(std::move(delta));
   }
 

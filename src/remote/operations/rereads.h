@@ -24,12 +24,14 @@ class Rereads {
   }
   /// The whole index was read. `unreadable` tells the entries that could not be from others; 0: none. A bit that
   /// flipped on the way looks like damage, or like a newer release's entry: what the reading before did not find is
-  /// asked for once more.
-  void note_whole(const ScopeId& scope, uint64_t unreadable) {
-    state_.with([&](State& state) {
-      if (unreadable == 0 && !state.contains(scope)) return;
+  /// asked for once more. Returns whether it found the same.
+  bool note_whole(const ScopeId& scope, uint64_t unreadable) {
+    return state_.with([&](State& state) {
+      if (unreadable == 0 && !state.contains(scope)) return true;
       Reread& one = of(state, scope);
-      if (std::exchange(one.unreadable, unreadable) != unreadable && unreadable != 0) one.owed = true;
+      const bool is_same = std::exchange(one.unreadable, unreadable) == unreadable;
+      one.owed = one.owed || (!is_same && unreadable != 0);
+      return is_same;
     });
   }
   /// Whether the scope is to be read anew now. The caller does so, or calls owe() again.

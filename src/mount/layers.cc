@@ -107,6 +107,7 @@ Result<remote::Remote> open_remote(const config::Settings& settings, const std::
   if (settings.remote.empty()) return remote::make_local_remote();
   if (takeover.safe_mode) return remote::make_absent_remote("safe mode after crashes: the remote is off");
   remote::RemoteOptions options = remote_options(settings, "inductorfs-" + id);
+  options.connect_patience = std::max(options.connect_patience, settings.lookup_patience);  // a lookup's, too
   if (layers.secrets) {
     (void)layers.secrets->renew(Deadline::after(takeover.resume ? kSecretPatience : settings.start_timeout / 2));
     options.files = [secrets = layers.secrets](const std::string& file) { return secrets->read(file); };

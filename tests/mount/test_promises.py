@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from inductorfs_testing import artefacts, mounts
 from inductorfs_testing.mounts import QuickCluster, appears, populate, remount, suspended, text
-from inductorfs_testing.processes import PATIENCE, run, wait_until
+from inductorfs_testing.processes import PATIENCE, Job, run, wait_until
 
 DEADLINE = 2.0 * PATIENCE  # a first touch without progress is a miss after 250 ms; the rest is this machine's
 
@@ -267,6 +267,20 @@ def test_reads_answer_within_the_deadline(hasty_cluster, how):
         cluster.redis.start()
     for name in names:
         appears(b.cache / name)
+
+
+def test_a_lookup_waits_for_a_new_connection_as_long_as_for_an_answer(cluster):
+    """A busy server may be without a core when it is to greet."""
+    a, b = cluster.quick("a"), cluster.quick("b", "--prefetch", "0", "--lookup-patience", "60000")
+    name = artefacts.write_graph(a.cache, "k", "value").relative_to(a.cache)
+    a.sync()
+    b.catch_up(a)
+    with suspended(cluster.redis):
+        begin, job = time.monotonic(), Job(["cat", b.cache / name], b.env(), b.root / "jobs", "cat")
+        wait_until(lambda: time.monotonic() - begin > 4, what="some time")  # which is what is tested
+        assert job.running
+    done = job.wait(60)
+    assert (done.code, done.out) == (0, "value"), done
 
 
 @pytest.mark.parametrize("how", ["hung", "dead"])

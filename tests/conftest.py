@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import shutil
+import signal
 import stat
 import sys
 import tempfile
@@ -18,6 +19,8 @@ _SHARED = {path: path.stat().st_mode for path in map(Path, ("/", tempfile.gettem
 def pytest_configure(config):
     """Temporary directories of this run alone. Else each run that begins beside it closes the directory above those of all runs
     (/tmp/pytest-of-USER, to 0700), and workers of root's mounts, which are a user of their own, lose their way to what a test has opened."""
+    # A shell that runs the tests in its background has them ignore it, and with them all programs whose end by it is tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="inductorfs-pytest-")
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))

@@ -30,8 +30,8 @@ if found:
 else:
     print("compiles", flush=True)
     while not os.path.exists(go):
-        begin = time.monotonic()
-        while meanwhile == "works" and time.monotonic() - begin < 0.005:
+        begin = time.process_time()  # of a processor, so that it works as much where it has to wait for one
+        while meanwhile == "works" and time.process_time() - begin < 0.05:
             pass
         time.sleep(0.05)
     artefacts.write_graph(cache, key, "compiled")
@@ -119,9 +119,10 @@ def test_nobody_waits_for_a_rank_that_waits_itself(cluster, ranks):
     a, b = cluster.quick("a", *ONCE), cluster.quick("b", *ONCE)
     leader, others = begin(ranks, a, a, a, b, b, meanwhile="waits")
     wait_until(lambda: all(rank.compiles() for rank in others), 60, "all others to compile")
+    assert [node.counters()["leases.idle"] for node in (a, b)] == [2, 2]
     late = [ranks(a), ranks(b)]
     wait_until(lambda: all(rank.compiles() for rank in late), 10, "those who come later to compile soon")
-    assert sum(node.counters()["leases.idle"] for node in (a, b)) == 4
+    assert a.counters()["leases.idle"] == 2, "who comes later waits for nobody"  # on the other host perhaps until its next look
     assert "view.lease_idle" in a.log.read_text() and "let go because it waited itself" in a.cli("stats", a.cache).out
     ranks.go.touch()
     for rank in [leader, *others, *late]:

@@ -100,7 +100,7 @@ def test_bash_completes_a_mountpoint_among_others_that_come_and_go(cluster, tmp_
     node = cluster.quick("a")
     (tmp_path / "inductorfs.bash").write_text(completions("bash"))
     program = AMONG_OTHERS.format(script=tmp_path / "inductorfs.bash", directory=shlex.quote(str(tmp_path)), cache=node.cache)
-    done = run(["unshare", "--mount", "--propagation", "private", "bash", "--norc", "--noprofile", "-c", program], SHELL, seconds=60)
+    done = run(["unshare", "--mount", "--propagation", "private", "bash", "--norc", "--noprofile", "-c", program], SHELL, seconds=300)
     assert done.code == 0 and done.out.split() == [str(tmp_path / "kept")] * 1000, done
 
 

@@ -72,7 +72,7 @@ def test_what_is_written_while_examiners_are_killed_is_shared(cluster, packages)
             sync(node)
     assert mounts.published(cluster) == sorted(shared), node.log.read_text()
     assert len(set(killed)) == 4 and node.counters()["writers.identified"] > 0
-    assert node.log.read_text().count("supervisor.companion_ended name=examiner") == 4
+    wait_until(lambda: node.log.read_text().count("supervisor.companion_ended name=examiner") == 4, what="the log to tell of each end")
     node.unmount()
     assert not node.processes()
 

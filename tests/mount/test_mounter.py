@@ -171,7 +171,7 @@ def test_one_that_is_killed_is_followed_by_another_one_that_knows_what_was_mount
     assert all(map(is_mounted, places))
     unmount(node)
     check_gone(node, places)
-    assert node.log.read_text().count("supervisor.companion_ended name=mounter") == 2
+    wait_until(lambda: node.log.read_text().count("supervisor.companion_ended name=mounter") == 2, what="the log to tell of both ends")
 
 
 def test_so_does_the_one_of_the_next_worker(cluster):

@@ -81,7 +81,7 @@ def test_an_upgrade_to_a_program_that_crashes_is_taken_back(cluster, tmp_path):
         assert (told["upgrades"], told["upgrades_taken_back"], told["restarts"]) == (2, 1, 3)
         assert told["upgrades_failed"] == 0 and told["safe_mode"] is False
         assert "1 taken back" in node.cli("status", node.cache).out
-        assert "supervisor.upgrade_taken_back" in node.log.read_text()
+        wait_until(lambda: "supervisor.upgrade_taken_back" in node.log.read_text(), what="the log to tell it")
         # The old program is on no trial: a crash loop of its own leads to safe mode.
         crash(node, 5)
         assert takeover(node)["safe_mode"] is True and served_by() == old
@@ -136,7 +136,7 @@ def test_a_crash_loop_ends_in_safe_mode_until_an_upgrade(cluster):
     assert told["takeover"]["safe_mode"] is True and told["remote"]["reachable"] is False
     assert "safe mode" in told["remote"]["last_error"] and any("safe mode" in warning for warning in told["warnings"])
     assert "SAFE MODE" in node.cli("status", node.cache).out
-    assert "supervisor.safe_mode" in node.log.read_text()
+    wait_until(lambda: "supervisor.safe_mode" in node.log.read_text(), what="the log to tell it")
     name = artefacts.write_graph(node.cache, "k", "value").relative_to(node.cache)
     assert (node.cache / name).read_text() == "value"
     assert node.cli("sync", node.cache, "--timeout", "1").code == 1

@@ -41,6 +41,8 @@ struct State {
   std::optional<Error> lost_answer;  ///< publish does its work, then says this, once
   int claimed = 0;                   ///< so many publishes find that another host sends the same
   bool hanging = false;              ///< every call uses its whole time
+  Milliseconds overtime{0};          ///< and so much more, until it is cancelled
+  uint64_t begun = 0;                ///< calls that may be cancelled
   uint64_t reads = 0;
   std::map<remote::ScopeId, uint64_t> reads_of;
   remote::ScopeId named_in_vain;  ///< has a record that no read gives
@@ -49,6 +51,12 @@ struct State {
 
 inline std::string nonce(uint64_t generation) {
   return generation == 0 ? std::string() : "nonce-" + std::to_string(generation);
+}
+inline Deadline end_of_hang(const State& now, Deadline deadline) { return Deadline(deadline.at() + now.overtime); }
+/// Of a call that may be cancelled; when it ends if it is not.
+inline Deadline begin(State& now, Deadline deadline) {
+  ++now.begun;
+  return end_of_hang(now, deadline);
 }
 inline void count_read(State& now, const remote::ScopeId& id) {
   ++now.reads;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -172,8 +173,9 @@ class FakeRemote final : public remote::Blobs, public remote::Index {
   std::shared_ptr<CancellableFake> until(std::function<bool()> cancelled) {
     return std::make_shared<CancellableFake>(*this, *this, [this, cancelled = std::move(cancelled)](Deadline deadline) {
       const auto answers = [](const State& now) { return !now.hanging; };
-      while (!deadline.passed() && !cancelled()) {
-        if (state.wait_until(deadline.earlier(Milliseconds(10)).at(), answers, answers)) return true;
+      const Deadline end = state.with([deadline](State& now) { return fake::begin(now, deadline); });
+      while (!end.passed() && !cancelled()) {
+        if (state.wait_until(end.earlier(Milliseconds(10)).at(), answers, answers)) return true;
       }
       return !cancelled();
     });
@@ -210,8 +212,8 @@ class FakeRemote final : public remote::Blobs, public remote::Index {
   void fail_with(std::optional<Error> error) {
     state.notify_with([&](State& now) { now.failure = std::move(error); });
   }
-  void hang(bool on) {
-    state.notify_with([&](State& now) { now.hanging = on; });
+  void hang(bool on, Milliseconds overtime = Milliseconds(0)) {
+    state.notify_with([&](State& now) { std::tie(now.hanging, now.overtime) = std::tuple(on, overtime); });
   }
   [[nodiscard]] std::optional<codec::Entry> entry(const remote::ScopeId& id, const std::string& path) {
     return state.with([&](State& now) -> std::optional<codec::Entry> {
@@ -236,12 +238,11 @@ class FakeRemote final : public remote::Blobs, public remote::Index {
 
  private:
   std::optional<Error> obstacle(Deadline deadline) {
-    return state.wait_until(
-        deadline.at(), [](const State& now) { return !now.hanging; },
-        [](const State& now) -> std::optional<Error> {
-          if (now.hanging) return Error(ErrorCode::kTimedOut, "no answer");
-          return now.failure;
-        });
+    const auto answers = [](const State& now) { return !now.hanging; };
+    const Deadline end = state.with([&](const State& now) { return fake::end_of_hang(now, deadline); });
+    return state.wait_until(end.at(), answers, [](const State& now) -> std::optional<Error> {
+      return now.hanging ? Error(ErrorCode::kTimedOut, "no answer") : now.failure;
+    });
   }
 };
 

@@ -121,10 +121,11 @@ TEST_F(PublisherTest, WhatTheClusterHasAlreadyKeepsItsAttributesHereToo) {
 }
 
 TEST_F(PublisherTest, WhatAnotherHostSendsJustNowIsPutOffAndTheOthersGoOn) {
-  Catalog& catalog = start_synced();
+  Catalog& catalog = open();
   remote_.state.with([](FakeRemote::State& now) { now.claimed = 1; });
   ASSERT_TRUE(catalog.enqueue(plain("first", "1")));
-  ASSERT_TRUE(catalog.enqueue(plain("second", "2")));
+  ASSERT_TRUE(catalog.enqueue(plain("second", "2")));  // before the first one can be tried again
+  catalog.start({}, {});
   ASSERT_TRUE(catalog.drain(Deadline::after(kPatience)));
   EXPECT_EQ(remote_.published(), (std::vector<std::string>{"second", "first"}));
   EXPECT_EQ(counted("publish.retries"), 0U) << "nobody's fault";
@@ -236,6 +237,7 @@ TEST_F(PublisherTest, KeepsItsOrderThroughAnOutage) {
     order.push_back("f" + std::to_string(i));
     ASSERT_TRUE(catalog.enqueue(plain(order.back(), "bytes")));
   }
+  ASSERT_TRUE(eventually([&] { return counted("publish.retries") > 0; }));
   const auto drained = catalog.drain(Deadline::after(Milliseconds(300)));
   ASSERT_FALSE(drained);
   EXPECT_EQ(drained.error().code(), ErrorCode::kUnavailable);

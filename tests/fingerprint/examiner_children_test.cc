@@ -199,7 +199,7 @@ TEST_F(ExaminerChildren, ThatCrashAreTwoAndDisturbNobody) {
 
 TEST_F(ExaminerChildren, ThatHangAreKilledAndMakeRoomForOthersOfTheUser) {
   add_well();
-  const auto looker = open(Milliseconds(300));
+  const auto looker = open(Milliseconds(1500 * kSlowness));  // for the one that is well, too
   std::vector<std::future<Looked<Process>>> stuck;
   for (int i = 0; i < 6; ++i) stuck.push_back(look_at_stuck(looker));
   ASSERT_GT(stuck_child(), 0);

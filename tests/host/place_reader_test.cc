@@ -141,7 +141,7 @@ TEST_F(PlaceReaderTest, DoesNotLookForEachLibraryWherePlacesDoNotAnswer) {
         "#!/bin/sh\ncase \"$INDUCTORFS_READER_REQUEST\" in *libraries*) exec cat " + (directory_ / "answers") +
             ";; esac\n" + text,
         0755);
-  const layout::HostLimits limits = limits_of(facts(), PlaceReader({reader, Milliseconds(300), {}}));
+  const layout::HostLimits limits = limits_of(facts(), PlaceReader({reader, Milliseconds(2'000), {}}));
   ASSERT_TRUE(limits.resolves);
   for (const char* soname : {"libone.so", "libtwo.so", "libthree.so"}) EXPECT_FALSE(limits.resolves(soname));
   EXPECT_EQ(questions(), 1U);

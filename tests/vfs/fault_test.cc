@@ -47,7 +47,7 @@ TEST_F(Faults, WhatLooksLikeANewerReleasesIsAskedForAgainByItself) {
   EXPECT_TRUE(b.list(path.substr(0, 2)).value_or(std::vector<std::string>{}).empty());
   fault->set(Fault::Mode::kNone);
   EXPECT_TRUE(eventually([&] { return !b.list(path.substr(0, 2)).value_or(std::vector<std::string>{}).empty(); }));
-  EXPECT_TRUE(b.kernel.told_name(path.substr(3))) << "it may keep the absence";
+  EXPECT_TRUE(eventually([&] { return b.kernel.told_name(path.substr(3)); })) << "it may keep the absence";
   EXPECT_EQ(b.read(path).value_or("absent"), "sound");
 }
 

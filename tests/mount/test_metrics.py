@@ -251,28 +251,34 @@ def monitored(cluster, tmp_path):
 def test_a_unit_whose_mount_is_missing_has_a_series(cluster, tmp_path):
     """In a mount namespace with an /etc of its own: other tests ask for all mounts, too."""
     a = cluster.quick("a")
-    here = str(a.cache)[1:].replace("-", r"\x2d").replace("/", "-")
+    own = tmp_path / "in-ductor"
+    own.mkdir()
+
+    def instance(path):
+        return str(path)[1:].replace("-", r"\x2d").replace("/", "-")
+
     script = """set -e
         mount -t tmpfs none "$1" && mkdir "$1/up" "$1/work"
         mount -t overlay -o "lowerdir=/etc,upperdir=$1/up,workdir=$1/work" none /etc
         mkdir -p /etc/inductorfs /etc/systemd/system/multi-user.target.wants
         cd /etc/systemd/system/multi-user.target.wants
-        touch '/etc/inductorfs/srv-in\\x2dductor.toml' "/etc/inductorfs/$3.toml" /etc/inductorfs/password
+        touch "/etc/inductorfs/$4.toml" "/etc/inductorfs/$3.toml" /etc/inductorfs/password /etc/inductorfs/no-directory.toml
         ln -s /usr/lib/systemd/system/inductorfs@.service inductorfs@opt-cache.service
         ln -s /usr/lib/systemd/system/inductorfs@.service "inductorfs@$3.service"
-        exec "$2" $4"""
+        exec "$2" $5"""
+
     def ask(command):
-        own = tmp_path / "etc"
-        own.mkdir(exist_ok=True)
-        return run(["unshare", "--mount", "sh", "-c", script, "sh", own, PROGRAM, here, command], a.env(), 60)
+        words = [own, PROGRAM, instance(a.cache), instance(own), command]
+        return run(["unshare", "--mount", "sh", "-c", script, "sh", *words], a.env(), 60)
 
     text = ask("metrics").out
-    assert series(text, "inductorfs_up", "/srv/in-ductor") == [0]
+    assert series(text, "inductorfs_up", own) == [0]
+    assert series(text, "inductorfs_up", "/no/directory") == [], "that file may be of a mount anywhere"
     assert series(text, "inductorfs_up", "/opt/cache") == [0]
     assert series(text, "inductorfs_up", a.cache) == [1]
     status = {mount["mountpoint"]: mount.get("error", "") for mount in json.loads(ask("status --json").out)}
     assert "inductorfs@opt-cache.service is enabled" in status["/opt/cache"]
-    assert r"systemctl status 'inductorfs@srv-in\x2dductor.service'" in status["/srv/in-ductor"]
+    assert f"systemctl status 'inductorfs@{instance(own)}.service'" in status[str(own)]
     assert status[str(a.cache)] == ""
     doctor = ask("doctor")
     assert doctor.code == 1 and "/opt/cache is not mounted" in doctor.out

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -47,13 +49,15 @@ std::string path_of_instance(std::string_view instance) {
   return path;
 }
 
-/// Each instance of the unit that somebody wants here, and by what that is known.
+/// Each instance of the unit that somebody wants here, and by what that is known. A configuration may be another
+/// mount's, whatever its name (a DaemonSet's has one of its own): it counts where the directory of its name is.
 std::map<std::string, std::string> wanted_instances() {
   std::map<std::string, std::string> wanted;
   for (const std::string& name : names_in(kConfigurations)) {
-    if (const auto instance = between({}, name, kConfigurationEnd)) {
-      wanted.emplace(*instance, std::string(kConfigurations) + "/" + name + " is there");
-    }
+    const auto instance = between({}, name, kConfigurationEnd);
+    struct stat found {};
+    if (!instance || ::lstat(path_of_instance(*instance).c_str(), &found) != 0) continue;
+    wanted.emplace(*instance, std::string(kConfigurations) + "/" + name + " is there");
   }
   for (const std::string& target : names_in(kUnits)) {
     if (!target.ends_with(".wants") && !target.ends_with(".requires")) continue;

@@ -276,11 +276,14 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
       continue;
     }
     ticket->waits = true;
-    flights_.with([&](Flights& flights) {
+    const bool has_landed = flights_.with([&](Flights& flights) {
+      if (!flights.contains(needed[i].digest) && is_here(store_, needed[i])) return true;
       Flight& flight = flights[needed[i].digest];
       flight.waiters.push_back({ticket, i, needed[i]});
       if (!flight.started) missing.push_back(needed[i]);  // it overtakes what was only prefetched
+      return false;
     });
+    if (has_landed) known.emplace_back(i, judge_present(needed[i]));
   }
   if (!missing.empty()) submit(needed_pool_, std::move(missing));
   for (const auto& [index, outcome] : known) ticket->settle(index, outcome);
@@ -295,8 +298,10 @@ void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
     bytes = 0;
   };
   for (const auto& entry : wanted) {
-    if (store_.find(entry.digest)) continue;
-    const bool first = flights_.with([&](Flights& flights) { return flights.try_emplace(entry.digest).second; });
+    // In one step: what has landed meanwhile is in the store before its flight ends.
+    const bool first = flights_.with([&](Flights& flights) {
+      return !flights.contains(entry.digest) && !store_.find(entry.digest) && flights.try_emplace(entry.digest).second;
+    });
     if (!first) continue;
     batch.push_back(entry);
     bytes += entry.size;

@@ -253,6 +253,8 @@ def test_a_unit_whose_mount_is_missing_has_a_series(cluster, tmp_path):
     a = cluster.quick("a")
     own = tmp_path / "in-ductor"
     own.mkdir()
+    (tmp_path / "link").symlink_to(a.cache.parent)
+    linked = tmp_path / "link" / a.cache.name
 
     def instance(path):
         return str(path)[1:].replace("-", r"\x2d").replace("/", "-")
@@ -262,13 +264,13 @@ def test_a_unit_whose_mount_is_missing_has_a_series(cluster, tmp_path):
         mount -t overlay -o "lowerdir=/etc,upperdir=$1/up,workdir=$1/work" none /etc
         mkdir -p /etc/inductorfs /etc/systemd/system/multi-user.target.wants
         cd /etc/systemd/system/multi-user.target.wants
-        touch "/etc/inductorfs/$4.toml" "/etc/inductorfs/$3.toml" /etc/inductorfs/password /etc/inductorfs/no-directory.toml
+        touch "/etc/inductorfs/$4.toml" "/etc/inductorfs/$3.toml" "/etc/inductorfs/$6.toml" /etc/inductorfs/password /etc/inductorfs/no-directory.toml
         ln -s /usr/lib/systemd/system/inductorfs@.service inductorfs@opt-cache.service
         ln -s /usr/lib/systemd/system/inductorfs@.service "inductorfs@$3.service"
         exec "$2" $5"""
 
     def ask(command):
-        words = [own, PROGRAM, instance(a.cache), instance(own), command]
+        words = [own, PROGRAM, instance(a.cache), instance(own), command, instance(linked)]
         return run(["unshare", "--mount", "sh", "-c", script, "sh", *words], a.env(), 60)
 
     text = ask("metrics").out
@@ -276,6 +278,7 @@ def test_a_unit_whose_mount_is_missing_has_a_series(cluster, tmp_path):
     assert series(text, "inductorfs_up", "/no/directory") == [], "that file may be of a mount anywhere"
     assert series(text, "inductorfs_up", "/opt/cache") == [0]
     assert series(text, "inductorfs_up", a.cache) == [1]
+    assert series(text, "inductorfs_up", linked) == [], "the same mount, spelled in another way"
     status = {mount["mountpoint"]: mount.get("error", "") for mount in json.loads(ask("status --json").out)}
     assert "inductorfs@opt-cache.service is enabled" in status["/opt/cache"]
     assert f"systemctl status 'inductorfs@{instance(own)}.service'" in status[str(own)]

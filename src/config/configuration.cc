@@ -45,7 +45,9 @@ std::optional<std::vector<std::string>> to_values(const toml::node& node, Option
 }
 
 /// Words that others use for it, which have nothing of its spelling.
-std::string meant_by(const std::string& name, const std::vector<std::string>& known) {
+std::string meant_by(const std::string& key, const std::vector<std::string>& known) {
+  const std::string name = key.substr(key.rfind('.') + 1);
+  if (name != key) return suggestion(name, known);  // of a family
   if (name == "password") return "; did you mean password-file?";
   const bool is_server = name == "redis" || name == "server" || name == "host" || name.find("url") != std::string::npos;
   return is_server ? "; did you mean remote?" : suggestion(name, known);
@@ -53,8 +55,7 @@ std::string meant_by(const std::string& name, const std::vector<std::string>& kn
 
 tl::unexpected<Error> unknown_key(const std::string& name, const std::string& where,
                                   const std::vector<std::string>& known) {
-  return fail(ErrorCode::kInvalid, "unknown key \"" + printable(name) + "\"" +
-                                       meant_by(name.substr(name.rfind('.') + 1), known) + ": " + where +
+  return fail(ErrorCode::kInvalid, "unknown key \"" + printable(name) + "\"" + meant_by(name, known) + ": " + where +
                                        ": inductorfs.conf(5) lists all keys");
 }
 

@@ -331,12 +331,23 @@ TEST(MetricsText, HasHistograms) {
 
 TEST(MetricsText, HasTheZeroBeforeTheFirstEvent) {
   const auto text_of = [](const std::string& version) {
-    return metrics_text(Json{{{"mountpoint", "/m"}, {"version", version}, {"counters", Json::object()}}});
+    return metrics_text(
+        Json{{{"mountpoint", "/m"}, {"version", version}, {"counters", Json::object()}, {"remote", Json::object()}}});
   };
   const std::string sample = "inductorfs_fetches_corrupt_total{mountpoint=\"/m\"} 0\n";
   EXPECT_NE(text_of(INDUCTORFS_VERSION).find(sample), std::string::npos);
   EXPECT_EQ(text_of(INDUCTORFS_VERSION).find("remote_reachable"), std::string::npos) << "a gauge has no such value";
+  EXPECT_EQ(text_of(INDUCTORFS_VERSION).find("evicted_keys"), std::string::npos) << "no server has told";
   EXPECT_EQ(text_of("0.0.1").find("corrupt"), std::string::npos) << "whether that daemon counts it is not known";
+}
+
+TEST(ServerText, SaysWhatItWasTold) {
+  EXPECT_EQ(server_text(Json::object()), "");
+  EXPECT_EQ(server_text({{"version", "7.0.15"}, {"memory_limit", 0}}), ", Redis 7.0.15") << "of an earlier daemon";
+  Json full{{"version", "7.0.15"}, {"memory_used", 1024}, {"memory_limit", 2048}, {"eviction_policy", "volatile-ttl"}};
+  EXPECT_EQ(server_text(full), ", Redis 7.0.15, 1.0 KiB of 2.0 KiB volatile-ttl");
+  full["evicted_keys"] = 3;
+  EXPECT_TRUE(server_text(full).ends_with(", 3 keys evicted"));
 }
 
 TEST(SyncText, DoesNotTakeWhatIsTooLargeForShared) {

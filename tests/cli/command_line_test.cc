@@ -65,6 +65,7 @@ TEST(CommandLine, SaysWhatItTakes) {
   const CommandLine url = parse({"mount", "redis://h:1", "/m"});
   EXPECT_EQ(url.exit_code, kExitUsage);
   EXPECT_NE(url.text.find("it is a URL: give it with --remote"), std::string::npos) << url.text;
+  EXPECT_EQ(chosen({"mount", "/tmp/a://b"}), "mount");
   const CommandLine job = parse({"why-miss", "/m", "--job", "x"});
   EXPECT_EQ(job.exit_code, kExitUsage);
   EXPECT_LT(job.text.size(), 200U) << job.text;

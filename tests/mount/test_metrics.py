@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -280,11 +281,17 @@ def test_a_unit_whose_mount_is_missing_has_a_series(cluster, tmp_path):
     assert series(text, "inductorfs_up", a.cache) == [1]
     assert series(text, "inductorfs_up", linked) == [], "the same mount, spelled in another way"
     status = {mount["mountpoint"]: mount.get("error", "") for mount in json.loads(ask("status --json").out)}
-    assert "inductorfs@opt-cache.service is enabled" in status["/opt/cache"]
-    assert f"systemctl status 'inductorfs@{instance(own)}.service'" in status[str(own)]
+    assert "its unit is enabled: systemctl status 'inductorfs@opt-cache.service'" in status["/opt/cache"]
+    assert f"systemctl enable --now 'inductorfs@{instance(own)}.service'" in status[str(own)]
     assert status[str(a.cache)] == ""
     doctor = ask("doctor")
     assert doctor.code == 1 and "/opt/cache is not mounted" in doctor.out
+    linked = a.cache / "below"
+    os.kill(a.worker(), signal.SIGSTOP)
+    try:
+        assert series(ask("metrics").out, "inductorfs_up", linked) == [0], "a disk that does not answer holds nobody up"
+    finally:
+        os.kill(a.worker(), signal.SIGCONT)
 
 
 def test_rules_and_dashboard_show_what_a_storm_does(monitored, cluster):

@@ -27,16 +27,23 @@ TEST(Rereads, OweOneMoreForWhatTheReadingBeforeDidNotFind) {
   Rereads rereads;
   auto now = std::chrono::steady_clock::now();
   const auto is_due = [&] { return rereads.claim("a", now += Rereads::kInterval); };
-  (void)rereads.note_whole("a", 0);
+  (void)rereads.note_whole("a", 0, 0);
   EXPECT_FALSE(is_due());
   for (const uint64_t unreadable : {7, 8}) {
-    (void)rereads.note_whole("a", unreadable);
+    (void)rereads.note_whole("a", unreadable, 0);
     EXPECT_TRUE(is_due());
-    (void)rereads.note_whole("a", unreadable);
+    (void)rereads.note_whole("a", unreadable, 0);
     EXPECT_FALSE(is_due()) << "it is so in the cluster";
   }
-  (void)rereads.note_whole("a", 0);
+  (void)rereads.note_whole("a", 0, 0);
   EXPECT_FALSE(is_due());
+}
+
+TEST(Rereads, TellTheSameDamageAlthoughNewerEntriesCome) {
+  Rereads rereads;
+  EXPECT_FALSE(rereads.note_whole("a", 7, 7));
+  EXPECT_TRUE(rereads.note_whole("a", 7 ^ 8, 7));
+  EXPECT_FALSE(rereads.note_whole("a", 7 ^ 8 ^ 16, 7 ^ 16));
 }
 
 TEST(Rereads, RememberALimitedNumberOfScopes) {

@@ -97,9 +97,11 @@ Result<void> check_may_write(const std::string& root, const std::string& mountpo
   const auto wrong = answer_of_child(user, Deadline::after(kPatience), [&] { return wrong_with_writing(root); });
   if (!wrong) return fail(ErrorCode::kTimedOut, root + " did not answer in time: inductorfs doctor says what is wrong");
   if (wrong->empty()) return {};
-  const std::string id = std::to_string(user);
-  return fail(ErrorCode::kNotPermitted, root + " " + *wrong + ": as root, run chmod 1777 " + shell_word(mountpoint) +
-                                            " or install -d -o " + id + " " + shell_word(root));
+  const std::string remedy = wrong->find("read-only") != std::string::npos
+                                 ? ": give this job the mount without ro"
+                                 : ": as root, run chmod 1777 " + shell_word(mountpoint) + " or install -d -o " +
+                                       std::to_string(user) + " " + shell_word(root);
+  return fail(ErrorCode::kNotPermitted, root + " " + *wrong + remedy);
 }
 
 /// Formats whose readers take UTF-8 alone would get another path (docker, json) or none (systemd, k8s).

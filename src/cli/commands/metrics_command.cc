@@ -199,8 +199,8 @@ std::string histogram_family(const Json& mounts, const Durations& durations) {
 /// The value of a figure that is not in the answer. The daemon makes some counters at their first event only; without
 /// the 0 before it, rate() would not see that event. What a daemon of another version has is not known.
 std::string absent_value(const Json& mount, const Figure& figure) {
-  const bool counted = figure.kind == Kind::kCounter && part_of(mount, figure.part).is_object() &&
-                       text_at(mount, "version") == INDUCTORFS_VERSION;
+  const bool counted = figure.kind == Kind::kCounter && figure.part == std::string_view("counters") &&
+                       part_of(mount, figure.part).is_object() && text_at(mount, "version") == INDUCTORFS_VERSION;
   return counted ? "0" : "";
 }
 

@@ -60,7 +60,9 @@ std::string nodes_text(const Json& answer, std::time_t now) {
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
-  const std::string server = server_text(config::part_of(answer, "server"));
+  const Json& told = config::part_of(answer, "server");
+  const std::string server = server_text(told);
+  const std::string unknown = text_at(told, "error");
   std::string text;
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) {
@@ -72,7 +74,8 @@ std::string nodes_text(const Json& answer, std::time_t now) {
   return text + std::to_string(rows.size() - 1) +
          " mounts; mounts that may only read the server, and what a full server has "
          "forgotten, are not listed\n" +
-         (server.empty() ? "" : "server: " + server.substr(2) + "\n");
+         (server.empty() ? "" : "server: " + server.substr(2) + "\n") +
+         (unknown.empty() ? "" : "server: how full it is is not known: " + unknown + "\n");
 }
 
 std::unique_ptr<Subcommand> nodes_command() { return std::make_unique<NodesCommand>(); }

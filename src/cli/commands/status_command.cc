@@ -178,9 +178,11 @@ class StatusCommand final : public Subcommand {
 
 std::string server_text(const Json& server) {
   if (!server.contains("version")) return {};
+  const std::string version = ", Redis " + text_at(server, "version");
+  if (!server.contains("memory_used")) return version;  // an earlier daemon does not tell it
   const uint64_t limit = number_at(server, "memory_limit");
   const uint64_t evicted = number_at(server, "evicted_keys");
-  return ", Redis " + text_at(server, "version") + ", " + human_bytes(number_at(server, "memory_used")) +
+  return version + ", " + human_bytes(number_at(server, "memory_used")) +
          (limit == 0 ? " without a maxmemory"
                      : " of " + human_bytes(limit) + " " + text_at(server, "eviction_policy")) +
          (evicted == 0 ? "" : ", " + std::to_string(evicted) + " keys evicted");

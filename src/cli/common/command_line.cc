@@ -25,7 +25,9 @@ constexpr int kMostSeconds = 24 * 3600;
 
 std::string check_path(const std::string& given) {
   if (given.empty()) return "it is empty: give a path (`.` is the current directory)";
-  if (given.find("://") != std::string::npos) return "it is a URL: give it with --remote";
+  // Of a path with such a name the first slash comes earlier: /tmp/a://b
+  if (const size_t scheme = given.find("://"); scheme != std::string::npos && given.find('/') == scheme + 1)
+    return "it is a URL: give it with --remote";
   if (given.size() < PATH_MAX) return {};
   return "it is too long: a path has at most " + std::to_string(PATH_MAX - 1) + " bytes";
 }
@@ -70,8 +72,9 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
     return "no command " + word + ": what no job uses goes by itself, and inductorfs purge removes what is selected";
   }
   for (const CLI::Option* option : chosen.empty() ? std::vector<CLI::Option*>() : chosen.front()->get_options()) {
-    const bool is_url = option->get_positional() && !option->empty() && !check_path(option->results().front()).empty();
-    if (is_url) return option->results().front() + ": " + check_path(option->results().front());
+    if (!option->get_positional() || option->empty()) continue;
+    const std::string wrong = check_path(option->results().front());
+    if (!wrong.empty()) return option->results().front() + ": " + wrong;
   }
   const std::string kind = is_option ? "no option " : chosen.empty() ? "no command " : "unexpected argument ";
   return kind + word.substr(0, word.find('=')) + config::suggestion(word.substr(0, word.find('=')), names);

@@ -331,7 +331,9 @@ Result<Json> run_cluster_request(Index& index, Operators& cluster, const Cluster
   if (request.kind != Kind::kNodes) return at_one_server(index, cluster, request, cancelled);
   INDUCTORFS_TRY_ASSIGN(auto nodes, nodes_of(cluster));
   const auto server = cluster.probe(soon());
-  return Json::object({{"nodes", std::move(nodes)}, {"server", server ? server_part(*server) : Json::object()}});
+  Json part = server ? server_part(*server) : Json::object({{"error", server.error().to_string()}});
+  if (part.empty()) part["error"] = "this user of the server may not ask it: see INFO in its ACL";
+  return Json::object({{"nodes", std::move(nodes)}, {"server", std::move(part)}});
 }
 
 Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings) {

@@ -230,7 +230,7 @@ class ScopeReader {
   // A whole snapshot; nothing when the history changed under it.
   Result<std::optional<Delta>> bootstrap() {
     heads_.clear();
-    unreadable_ = 0;
+    unreadable_ = damage_ = 0;
     INDUCTORFS_TRY_ASSIGN(auto first, at_one_moment({}));
     if (!first.head.exists) return std::optional(Delta{true, {}, {}, {}, true});
     Position position = first.head.position;
@@ -243,7 +243,8 @@ class ScopeReader {
     if (!replayed) return std::optional<Delta>();
     Delta delta = std::move(fold).finish(true, std::move(position));
     delta.at_head = at_head_;
-    if (!rereads_.note_whole(scope_, unreadable_)) damaged_.clear();  // the next reading says so, too, or does not
+    if (!rereads_.note_whole(scope_, unreadable_, damage_))
+      damaged_.clear();  // the next reading says so, too, or does not
     return std::optional(std::move(delta));
   }
 
@@ -267,7 +268,9 @@ class ScopeReader {
         auto entry = codec::decode_entry(fields[i].text, fields[i + 1].text);
         if (!entry) {
           bad.add();
-          unreadable_ ^= std::hash<std::string>()(fields[i].text + '/' + fields[i + 1].text);
+          const size_t which = std::hash<std::string>()(fields[i].text + '/' + fields[i + 1].text);
+          unreadable_ ^= which;
+          if (entry.error().code() == ErrorCode::kCorrupt) damage_ ^= which;
           note_damaged(fields[i].text, fields[i + 1].text, entry.error());
           continue;
         }
@@ -305,7 +308,8 @@ class ScopeReader {
   std::map<uint64_t, std::string> heads_;  // what each generation's nonce was when it was seen
   bool at_head_ = false;                   // replay() came to the head that it saw last
   std::vector<Damaged> damaged_;
-  uint64_t unreadable_ = 0;  ///< a hash of the entries that the scan could not read
+  uint64_t unreadable_ = 0;  // a hash of the entries that the scan could not read
+  uint64_t damage_ = 0;      // of those of them that no release can read
   uint64_t entries_ = 0;     // of the index, when the log was read
 };
 

@@ -24,14 +24,14 @@ class Rereads {
   }
   /// The whole index was read. `unreadable` tells the entries that could not be from others; 0: none. A bit that
   /// flipped on the way looks like damage, or like a newer release's entry: what the reading before did not find is
-  /// asked for once more. Returns whether it found the same.
-  bool note_whole(const ScopeId& scope, uint64_t unreadable) {
+  /// asked for once more. Returns whether it found the same `damaged` ones among them; newer ones come and go.
+  bool note_whole(const ScopeId& scope, uint64_t unreadable, uint64_t damaged) {
     return state_.with([&](State& state) {
       if (unreadable == 0 && !state.contains(scope)) return true;
       Reread& one = of(state, scope);
       const bool is_same = std::exchange(one.unreadable, unreadable) == unreadable;
       one.owed = one.owed || (!is_same && unreadable != 0);
-      return is_same;
+      return std::exchange(one.damaged, damaged) == damaged;
     });
   }
   /// Whether the scope is to be read anew now. The caller does so, or calls owe() again.
@@ -51,6 +51,7 @@ class Rereads {
     bool owed = false;
     SteadyTime next{};
     uint64_t unreadable = 0;
+    uint64_t damaged = 0;
   };
   using State = std::map<ScopeId, Reread>;
   static Reread& of(State& state, const ScopeId& scope) {

@@ -276,14 +276,11 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
       continue;
     }
     ticket->waits = true;
-    const bool has_landed = flights_.with([&](Flights& flights) {
-      if (!flights.contains(needed[i].digest) && is_here(store_, needed[i])) return true;
+    flights_.with([&](Flights& flights) {
       Flight& flight = flights[needed[i].digest];
       flight.waiters.push_back({ticket, i, needed[i]});
       if (!flight.started) missing.push_back(needed[i]);  // it overtakes what was only prefetched
-      return false;
     });
-    if (has_landed) known.emplace_back(i, judge_present(needed[i]));
   }
   if (!missing.empty()) submit(needed_pool_, std::move(missing));
   for (const auto& [index, outcome] : known) ticket->settle(index, outcome);
@@ -298,10 +295,8 @@ void Fetcher::prefetch(const std::vector<codec::Entry>& wanted) {
     bytes = 0;
   };
   for (const auto& entry : wanted) {
-    // In one step: what has landed meanwhile is in the store before its flight ends.
-    const bool first = flights_.with([&](Flights& flights) {
-      return !flights.contains(entry.digest) && !store_.find(entry.digest) && flights.try_emplace(entry.digest).second;
-    });
+    if (store_.find(entry.digest)) continue;
+    const bool first = flights_.with([&](Flights& flights) { return flights.try_emplace(entry.digest).second; });
     if (!first) continue;
     batch.push_back(entry);
     bytes += entry.size;
@@ -336,7 +331,15 @@ std::vector<codec::Entry> Fetcher::take_off(const std::vector<codec::Entry>& ent
 
 void Fetcher::run(const std::vector<codec::Entry>& entries, SteadyTime asked) {
   std::vector<Wanted> wanted;
-  for (auto& entry : take_off(entries)) wanted.push_back({std::move(entry)});
+  for (auto& entry : take_off(entries)) {
+    if (!is_here(store_, entry)) {
+      wanted.push_back({std::move(entry)});
+      continue;
+    }
+    // It landed after the look into the store, which is not made under the lock: that disk may not answer.
+    const FetchOutcome judged = judge_present(entry);
+    settle(entry.digest, judged, {entry.path, judged != FetchOutcome::kHere, {}});
+  }
   if (wanted.empty()) return;
   Budget budget(Deadline(asked + total_), patience_, asked, &heard_);
   budget.take_turn();

@@ -93,6 +93,7 @@ class CatalogImpl final : public Catalog {
   [[nodiscard]] std::string why_unfit(const layout::Name& name) const override {
     return parts_->tree.read([&](const EntryTree& tree) { return tree.why_unfit(name); });
   }
+  [[nodiscard]] Absence why_absent(const layout::Name& name) const override;
   void forget_unfit() override;
   [[nodiscard]] Result<void> enqueue(const Publish& publish) override;
   [[nodiscard]] bool queue_may_be_short() const override {
@@ -219,6 +220,12 @@ void CatalogImpl::hide(const layout::Name& name) {
 
 void CatalogImpl::forget_hidden(std::string_view root) {
   parts_->forget_marks(parts_->tree.write([&](EntryTree& tree) { return tree.unmark_root(root); }));
+}
+
+Absence CatalogImpl::why_absent(const layout::Name& name) const {
+  if (parts_->frozen) return Absence::kFrozen;
+  const Absence why = parts_->tree.read([&](const EntryTree& tree) { return tree.why_absent(name); });
+  return why == Absence::kNever && !tail_.synced() ? Absence::kUnread : why;
 }
 
 void CatalogImpl::forget_unfit() {

@@ -19,6 +19,12 @@ uint64_t hash_of(const std::string& key) { return std::hash<std::string>{}(key);
 
 bool is_hit(UseKind use) { return use == UseKind::kLocal || use == UseKind::kCluster || use == UseKind::kFetched; }
 
+/// Whoever finds it and makes it again did not take what it had found. Others are written at each start.
+bool is_made_once(layout::Family family) {
+  using enum layout::Family;
+  return family == kFxGraph || family == kAotAutograd || family == kAotAutogradEntry || family == kVllmModel;
+}
+
 /// A batch system starts one process after the other, and a launcher starts ranks again.
 Milliseconds grace_of(const JobName& name) {
   const bool is_process = name.kind == "process" || name.kind == "container";
@@ -37,6 +43,7 @@ void FamilyTally::add(const FamilyTally& other) {
   local += other.local;
   cluster += other.cluster;
   for (const auto& [why, count] : other.missed) missed[why] += count;
+  refused += other.refused;
   made += other.made;
   published += other.published;
   fetched += other.fetched;
@@ -105,6 +112,7 @@ void Books::note_process(JobAccount& job, const FoundJob& found) const {
   if (found.process.pid > 0 && !job.living.contains(found.process) && job.living.size() < kMostProcesses) {
     job.living.insert(found.process);
     ++job.processes;
+    if (job.pids.size() < kMostPids) job.pids.insert(found.process.pid);
   }
   for (const auto& [name, value] : found.variables) {
     std::set<std::string>& values = job.variables[name];
@@ -146,6 +154,10 @@ void Books::enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs:
   if (notice.use == UseKind::kMade) {
     if (std::exchange(key.made, true)) return;
     set_saving(job, key, {});
+    if (key.found && !key.missed && is_made_once(asked.family)) {
+      count(job, asked.family, [](FamilyTally& tally) { ++tally.refused; });
+      enter_miss(job, {job.last_use, asked.family, notice.path, notice.place, UseKind::kRefused});
+    }
     return count(job, asked.family, [](FamilyTally& tally) { ++tally.made; });
   }
   if (is_hit(notice.use)) {
@@ -155,8 +167,29 @@ void Books::enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs:
   }
   if (key.made || std::exchange(key.missed, true)) return;
   count(job, asked.family, [why = notice.use](FamilyTally& tally) { ++tally.missed[why]; });
+  enter_miss(job, {job.last_use, asked.family, notice.path, notice.place, notice.use});
+}
+
+void Books::enter_miss(JobAccount& job, Miss miss) {
+  const bool by_settings = miss.family == layout::Family::kVllmModel || miss.family == layout::Family::kVllmIndex;
+  size_t& asked = job.asked[{miss.family, miss.why}];
+  if (miss.why != UseKind::kRefused && asked < (by_settings ? kAskedOfSettings : kAskedAlike)) {
+    ++asked;
+    questions_.push_back({job.number, miss.path, miss.place, miss.why});
+  }
   if (job.misses.size() >= Ledger::kMissesOfJob) job.misses.pop_front();
-  job.misses.push_back({job.last_use, asked.family, notice.path, notice.place, notice.use});
+  job.misses.push_back(std::move(miss));
+}
+
+Miss* JobAccount::miss_at(const std::string& path) {
+  const auto found = std::ranges::find(misses.rbegin(), misses.rend(), path, &Miss::path);
+  return found == misses.rend() ? nullptr : &*found;
+}
+
+void Books::note_explained(const MissQuestion& question, std::string explained) {
+  const auto job = jobs_.find(question.job);
+  Miss* const miss = job == jobs_.end() ? nullptr : job->second.miss_at(question.path);
+  if (miss != nullptr) miss->explained = std::move(explained);
 }
 
 void Books::enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNotice& notice) {

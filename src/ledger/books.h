@@ -12,10 +12,12 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/layout/layout.h"
+#include "inductorfs/ledger/ledger.h"
 #include "inductorfs/vfs/types.h"
 #include "job_finder.h"
 
@@ -26,6 +28,7 @@ struct FamilyTally {
   uint64_t local = 0;    ///< keys that were files of this host
   uint64_t cluster = 0;  ///< keys that the cluster had
   std::map<vfs::UseKind, uint64_t> missed;
+  uint64_t refused = 0;    ///< of those found: keys that the program did not take and made again
   uint64_t made = 0;       ///< keys that programs made
   uint64_t published = 0;  ///< of these
   uint64_t fetched = 0;    ///< files whose bytes a request waited for
@@ -52,6 +55,7 @@ struct Miss {
   std::string path;
   std::string place;  ///< UseNotice::place
   vfs::UseKind why = vfs::UseKind::kNothing;
+  std::string explained{};  ///< Ledger::note_explained()
 };
 
 /// What is known of one job.
@@ -70,6 +74,10 @@ struct JobAccount {
   /// The values that its processes have of each variable: threads and ranks of one job may differ.
   std::map<std::string, std::set<std::string>> variables;
   uint64_t processes = 0;  ///< ever
+  std::set<pid_t> pids;    ///< of these, as far as there is room
+
+  /// Finds the latest miss of this path; nullptr when it is not remembered.
+  [[nodiscard]] Miss* miss_at(const std::string& path);
 
  private:
   friend class Books;
@@ -80,6 +88,8 @@ struct JobAccount {
     bool published = false;
     std::chrono::nanoseconds saved{0};  ///< the least of those whose candidates were opened
   };
+  std::map<std::pair<layout::Family, vfs::UseKind>, size_t>
+      asked;  ///< the misses of a kind that questions were made of
   std::set<ProcessId> living;
   std::unordered_map<uint64_t, Key>
       keys;  ///< by the hash of AskedKey::key; emptied when the job has been over for long
@@ -94,6 +104,10 @@ class Books {
   /// Enters one notice of a job. `compiled_in` is how long the compile took whose result was opened, if that is known.
   void enter(const vfs::UseNotice& notice, const FoundJob& job, std::optional<std::chrono::nanoseconds> compiled_in);
   void enter_published(const std::string& canonical);
+  /// Returns what is to be found out of the misses that were entered since the last call.
+  [[nodiscard]] std::vector<MissQuestion> take_questions() { return std::exchange(questions_, {}); }
+  /// Ledger::note_explained()
+  void note_explained(const MissQuestion& question, std::string explained);
   /// Ends the jobs none of whose processes lives, and returns them; they stay as they are until the next change.
   [[nodiscard]] std::vector<const JobAccount*> close_ended(const std::function<bool(const ProcessId&)>& lives);
 
@@ -107,8 +121,13 @@ class Books {
  private:
   /// The processes of a job that are looked at; a job of more has ended when these have.
   static constexpr size_t kMostProcesses = 256;
+  static constexpr size_t kMostPids = 64;    ///< by which people find a job
   static constexpr size_t kMostKeys = 4096;  ///< further ones count at each use
   static constexpr size_t kMostValues = 8;   ///< of a variable, and environments
+  /// Of misses of one family for one reason, so many are asked about: the others are alike. Not so those that vLLM
+  /// names by its settings.
+  static constexpr size_t kAskedAlike = 2;
+  static constexpr size_t kAskedOfSettings = 10;
   static constexpr size_t kValueLimit = 64;  ///< bytes of a variable that are kept
   /// How long after its end what a job made may still be published for it.
   static constexpr std::chrono::seconds kKeysKept{60};
@@ -124,6 +143,7 @@ class Books {
   void make_room(uid_t user);
   void count(JobAccount& job, layout::Family family, const std::function<void(FamilyTally&)>& change);
   void enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs::UseNotice& notice);
+  void enter_miss(JobAccount& job, Miss miss);
   void enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNotice& notice);
   void enter_saving(JobAccount& job, const std::string& asked_key, std::chrono::nanoseconds compiled_in);
   void set_saving(JobAccount& job, JobAccount::Key& key, std::chrono::nanoseconds saving);
@@ -136,6 +156,7 @@ class Books {
   std::array<Slice, kSlices> slices_;
   std::map<uint64_t, JobAccount> jobs_;
   std::map<JobName, uint64_t> open_;
+  std::vector<MissQuestion> questions_;
   uint64_t last_number_ = 0;
 };
 

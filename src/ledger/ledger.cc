@@ -9,9 +9,11 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/text.h"
 #include "job_finder.h"
 #include "job_starts.h"
 #include "report.h"
+#include "verdict.h"
 
 namespace inductorfs::ledger {
 
@@ -103,6 +105,46 @@ bool Ledger::settle(Deadline deadline) {
   return queue_.wait_until(deadline.at(), is_entered, is_entered);
 }
 
+std::vector<MissQuestion> Ledger::await_questions() {
+  const auto has_some = [](const Questions& questions) { return questions.stopped || !questions.open.empty(); };
+  return questions_.wait_until(SteadyTime::max(), has_some, [](Questions& questions) {
+    return questions.stopped ? std::vector<MissQuestion>{} : std::exchange(questions.open, {});
+  });
+}
+
+void Ledger::note_explained(const MissQuestion& question, const Json& explained) {
+  constexpr size_t kMostBytes = 4'096;
+  std::string text = config::to_line(explained);
+  if (text.size() > kMostBytes) {
+    Json shorter = explained;
+    shorter.erase("nearest");
+    text = config::to_line(shorter);
+  }
+  if (text.size() <= kMostBytes) {
+    books_->with([&](Books& books) { books.note_explained(question, std::move(text)); });
+  }
+  questions_.notify_with([&](Questions& questions) {
+    ++questions.explained;
+    if (config::text_at(explained, "reason") == kUnexplained) ++questions.unexplained;
+  });
+}
+
+uint64_t Ledger::unexplained() const {
+  return questions_.with([](const Questions& questions) { return questions.unexplained; });
+}
+
+bool Ledger::settle_questions(Deadline deadline) {
+  const uint64_t asked = questions_.with([](const Questions& questions) { return questions.asked; });
+  const auto is_done = [asked](const Questions& questions) {
+    return questions.stopped || questions.explained >= asked;
+  };
+  return questions_.wait_until(deadline.at(), is_done, is_done);
+}
+
+void Ledger::stop_asking() {
+  questions_.notify_with([](Questions& questions) { questions.stopped = true; });
+}
+
 void Ledger::keep() {
   const auto is_stopping = [](const Queue& queue) { return queue.stopping; };
   const auto has_work = [](const Queue& queue) {
@@ -137,6 +179,16 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
     }
     if (starts_) starts_->enter(notice, job);
     books_->with([&](Books& books) { books.enter(notice, job, compiled_in); });
+  }
+  std::vector<MissQuestion> asked = books_->with([](Books& books) { return books.take_questions(); });
+  if (!asked.empty()) {
+    questions_.notify_with([&asked](Questions& questions) {
+      for (MissQuestion& one : asked) {
+        if (questions.stopped || questions.open.size() >= kMostQuestions) return;
+        questions.open.push_back(std::move(one));
+        ++questions.asked;
+      }
+    });
   }
   for (const std::string& path : published) {
     books_->with([&path](Books& books) { books.enter_published(path); });
@@ -192,6 +244,9 @@ Json Ledger::misses(uint64_t number, std::optional<uid_t> user) const {
     std::copy_if(all.begin(), all.end(), std::back_inserter(others),
                  [user](const JobAccount* job) { return may_see(*job, user); });
     Json report = job_report(**found, others, options_.environment_text);
+    report["later"] =
+        number != 0 ? 0 : std::count_if(all.begin(), found, [&](const JobAccount* job) { return may_see(*job, user); });
+    report["reasons"] = reasons_report(**found);
     report["misses"] = misses_report(**found);
     return report;
   });

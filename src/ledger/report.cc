@@ -22,6 +22,7 @@ Json family_report(const FamilyTally& tally) {
                        {"cluster", tally.cluster},
                        {"missed", tally.misses()},
                        {"why_missed", std::move(missed)},
+                       {"refused", tally.refused},
                        {"made", tally.made},
                        {"published", tally.published},
                        {"fetched", tally.fetched},
@@ -85,7 +86,7 @@ Json hints_for(const JobAccount& job, const std::vector<const JobAccount*>& othe
         "nothing of the cluster is shown where it looked: `inductorfs status` says whose environment is not known, and "
         "which directories share with nobody");
   }
-  if (missed_for(job, vfs::UseKind::kLate) > 0) {
+  if (missed_for(job, vfs::UseKind::kLate) + missed_for(job, vfs::UseKind::kAway) > 0) {
     hints.push_back("the cluster was away or too slow: see \"remote\" in `inductorfs status`");
   }
   if (missed_for(job, vfs::UseKind::kLost) > 0) {
@@ -112,14 +113,26 @@ std::string_view word_of(vfs::UseKind use) {
       return "fetched";
     case vfs::UseKind::kNothing:
       return "nothing";
+    case vfs::UseKind::kRemoved:
+      return "removed";
     case vfs::UseKind::kPrivate:
       return "private";
+    case vfs::UseKind::kFrozen:
+      return "frozen";
+    case vfs::UseKind::kDeleted:
+      return "deleted";
     case vfs::UseKind::kLost:
       return "lost";
     case vfs::UseKind::kLate:
       return "late";
+    case vfs::UseKind::kAway:
+      return "away";
+    case vfs::UseKind::kNoRoom:
+      return "no_room";
     case vfs::UseKind::kUnfit:
       return "unfit";
+    case vfs::UseKind::kRefused:
+      return "refused";
     case vfs::UseKind::kMade:
       return "made";
     case vfs::UseKind::kAwaited:
@@ -152,6 +165,7 @@ Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& oth
   report["ended"] = config::utc(job.ended);
   report["seconds"] = static_cast<uint64_t>(std::max<std::time_t>(job.last_use - job.started, 0));
   report["processes"] = job.processes;
+  report["pids"] = job.pids;
   report["saved_s"] = seconds_of(job.saved);
   report["slowest"] = Json::object({{"path", job.slowest.path}, {"waited_s", seconds_of(job.slowest.waited)}});
   Json environments = Json::array();
@@ -165,18 +179,6 @@ Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& oth
   report["variables"] = std::move(variables);
   report["hints"] = hints_for(job, others);
   return report;
-}
-
-Json misses_report(const JobAccount& job) {
-  Json misses = Json::array();
-  for (auto at = job.misses.rbegin(); at != job.misses.rend(); ++at) {
-    misses.push_back({{"at", config::utc(at->at)},
-                      {"family", layout::rule_of(at->family).name},
-                      {"path", at->path},
-                      {"place", at->place},
-                      {"why", word_of(at->why)}});
-  }
-  return misses;
 }
 
 }  // namespace inductorfs::ledger

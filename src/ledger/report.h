@@ -16,7 +16,6 @@ using EnvironmentText = std::function<std::string(const std::string& environment
 /// `others` are all jobs, with which the hints compare.
 [[nodiscard]] config::Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& others,
                                       const EnvironmentText& environment_text);
-[[nodiscard]] config::Json misses_report(const JobAccount& job);
 /// "slurm 4711"
 [[nodiscard]] std::string text_of(const JobName& name);
 /// What people read of a miss's reason.

@@ -31,6 +31,8 @@ constexpr Milliseconds kNearestPatience{1000};
 constexpr size_t kNearestLimit = 1000;
 /// For what requests have just done to be counted.
 constexpr Milliseconds kSettlePatience{1000};
+/// For why they missed something to be found out.
+constexpr Milliseconds kExplainPatience{3000};
 
 ledger::Ledger& settled_account(const Layers& layers) {
   (void)layers.ledger->settle(Deadline::after(kSettlePatience));
@@ -62,14 +64,22 @@ Result<std::string> Answers::explain(const std::string& path, const control::Pee
                                               std::to_string(guest->uid) + " in; ask as its owner, or as root");
   }
   const vfs::Explanation explanation = from_.layers.file_system->inspection().explain(path);
-  Json nearest = Json::object();
+  const Deadline deadline = Deadline::after(kNearestPatience);
+  // Of one that may stand in the directory of a key, the key is what a program asks for.
+  const std::string above = path.substr(0, path.rfind('/'));
+  const std::string& key = layout::is_candidate_directory(above) ? above : path;
+  if (!explanation.visible && layout::key_asked_by(key)) {
+    const ledger::MissQuestion miss{0, key, key, explanation.absent};
+    return explanation_json(explanation, explain_miss(miss, from_.layers, orders_, deadline));
+  }
+  Json verdict = {{"text", (explanation.visible ? "shown here: " : "nothing is shown here: ") + explanation.why}};
   if (!explanation.scope_text.empty()) {
     const Result<std::vector<remote::ScopeInformation>> scopes =
-        from_.layers.remote.index->list_scopes(kNearestLimit, Deadline::after(kNearestPatience));
-    nearest = scopes ? host::nearest_report(explanation.scope_text, *scopes)
-                     : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
+        from_.layers.remote.index->list_scopes(kNearestLimit, deadline);
+    verdict["nearest"] = scopes ? host::nearest_report(explanation.scope_text, *scopes)
+                                : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
   }
-  return explanation_json(explanation, nearest, from_.heartbeat.why_frozen());
+  return explanation_json(explanation, verdict, orders_.why_frozen());
 }
 
 Result<std::string> Answers::ask_cluster(const std::string& request, const std::function<bool()>& cancelled) {
@@ -99,8 +109,10 @@ std::string Answers::jobs(std::optional<uid_t> user) {
 }
 
 std::string Answers::misses(uint64_t job, std::optional<uid_t> user) {
-  Json report = settled_account(from_.layers).misses(job, user);
-  explain_misses(report, from_.layers);
+  ledger::Ledger& account = settled_account(from_.layers);
+  (void)account.settle_questions(Deadline::after(kExplainPatience));
+  Json report = account.misses(job, user);
+  compare_hashes(report, from_.layers);
   return to_line(report);
 }
 

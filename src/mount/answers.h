@@ -14,6 +14,7 @@
 #include "inductorfs/control/requests.h"
 #include "inductorfs/host/host_watch.h"
 #include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/remote_watch.h"
 #include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
@@ -40,7 +41,8 @@ class Answers final : public control::MountControl {
     std::function<std::map<uint32_t, size_t>()> requests_by_user;  ///< of fuse::Session
     std::function<void()> end;                                     ///< has the main thread end the mount
   };
-  explicit Answers(Sources sources) : from_(std::move(sources)), warmer_(from_.settings, from_.layers) {}
+  Answers(Sources sources, OrdersHeard orders)
+      : from_(std::move(sources)), orders_(std::move(orders)), warmer_(from_.settings, from_.layers) {}
 
   /// Ends the waits of those who have asked, and of those who ask from now on: the mount ends.
   void end_waits();
@@ -70,6 +72,7 @@ class Answers final : public control::MountControl {
   [[nodiscard]] std::function<bool()> or_ending(const std::function<bool()>& cancelled) const;
 
   const Sources from_;
+  const OrdersHeard orders_;
   Warmer warmer_;
   Guarded<bool> ending_{false};
   std::atomic<bool> unmounted_{false};

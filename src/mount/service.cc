@@ -124,14 +124,21 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       heartbeat_(settings_, *layers_),
       host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),
                   layers_->host->state()->facts, layers_->counters),
+      explainer_(*layers_, orders_heard()),
       answers_({settings_, *layers_, supervision_, mounter_, store_watch_, watch_, heartbeat_, host_watch_,
                 [this] { return note_.with([](const Note& one) { return one.also; }); },
-                [this] { return session_->requests_by_user(); }, [this] { ended_.raise(); }}) {
+                [this] { return session_->requests_by_user(); }, [this] { ended_.raise(); }},
+               orders_heard()) {
   note_.with([&](Note& known) {
     if (noted) known = std::move(*noted);
     known.facts = layers_->host->state()->facts;
   });
   layers_->host->on_new_scopes([this] { host_watch_.announce_now(); });
+}
+
+OrdersHeard Service::orders_heard() const {
+  return {[this] { return heartbeat_.why_frozen(); },
+          [this](const std::string& path) { return heartbeat_.purged(path); }};
 }
 
 Result<void> Service::start() {
@@ -210,6 +217,7 @@ void Service::stop_threads() {
     layers_->catalog->stop();
     session_->stop();
     layers_->file_system->stop();
+    explainer_.stop();
     layers_->ledger->stop();
   }
   session_.reset();  // closes the device: until here those who still hold files were answered
@@ -282,6 +290,7 @@ Result<void> Service::open_session(Fd device) {
 void Service::start_threads() {
   vfs::FileSystem& files = *layers_->file_system;
   layers_->ledger->start();
+  explainer_.start();
   files.start(*session_);
   session_->start([this] { ended_.raise(); });
   layers_->catalog->set_damage_listener([this] { renew_catalog(); });
@@ -405,6 +414,7 @@ void Service::hand_over() {
   watch_.stop();
   heartbeat_.stop();
   if (control_) control_->stop();
+  explainer_.stop();
   layers_->catalog->stop();
   layers_->ledger->stop();
   session_->stop();

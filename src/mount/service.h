@@ -12,6 +12,7 @@
 #include "inductorfs/fuse/session.h"
 #include "inductorfs/host/host_watch.h"
 #include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/misses.h"
 #include "inductorfs/mount/remote_watch.h"
 #include "inductorfs/mount/store_watch.h"
 #include "inductorfs/mount/supervision.h"
@@ -99,6 +100,7 @@ class Service {
   void find_own();
   void stop_threads();
   void note();
+  [[nodiscard]] OrdersHeard orders_heard() const;
   void start_threads();
   void renew_catalog();
   void await_catalog();
@@ -126,6 +128,7 @@ class Service {
   std::set<remote::ScopeId> announced_;  ///< confined to the host-watch thread
   host::HostWatch host_watch_;
   Guarded<Note> note_;
+  MissExplainer explainer_;
   Answers answers_;
   std::unique_ptr<control::ControlServer> control_;
   std::atomic<bool> renews_catalog_{false};

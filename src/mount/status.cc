@@ -259,6 +259,11 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
                                              : "; if it stays stuck, run inductorfs upgrade to start another worker"));
   }
   add_of_host(facts, files, warnings);
+  if (const uint64_t count = facts.layers.ledger->unexplained(); count > 0) {
+    warnings.push_back(std::to_string(count) + (count == 1 ? " miss has" : " misses have") +
+                       " no reason that is known: this is a defect of inductorfs; report what inductorfs why-miss "
+                       "--json says");
+  }
   if (!facts.server.wrong.empty()) warnings.push_back("the remote cannot be used: " + facts.server.wrong);
   if (facts.server.facts) {
     for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);
@@ -332,18 +337,28 @@ std::string where_json(const config::Settings& settings, const std::vector<std::
   return to_line({{"mountpoint", settings.mountpoint}, {"pid", ::getpid()}, {"also", also_list(settings.also, also)}});
 }
 
-std::string explanation_json(const vfs::Explanation& e, const Json& nearest, const std::string& frozen) {
-  Json answer = {
-      {"path", e.path},      {"canonical", e.canonical},   {"family", e.family},           {"rule", e.rule},
-      {"scope", e.scope},    {"scope_text", e.scope_text}, {"why_private", e.why_private}, {"digest", e.digest},
-      {"origin", e.origin},  {"where", e.where},           {"visible", e.visible},         {"why", e.why},
-      {"publish", e.publish}};
+std::string explanation_json(const vfs::Explanation& e, const Json& verdict, const std::string& frozen) {
+  Json answer = {{"verdict", verdict.value("text", std::string())},
+                 {"reason", verdict.value("reason", std::string())},
+                 {"path", e.path},
+                 {"canonical", e.canonical},
+                 {"family", e.family},
+                 {"rule", e.rule},
+                 {"scope", e.scope},
+                 {"scope_text", e.scope_text},
+                 {"why_private", e.why_private},
+                 {"digest", e.digest},
+                 {"origin", e.origin},
+                 {"where", e.where},
+                 {"visible", e.visible},
+                 {"why", e.why},
+                 {"publish", e.publish}};
   Json facets = Json::object();
   for (const auto& [name, lines] : layout::parse_scope_text(e.scope_text).facets) {
     facets[std::string(name)] = fingerprint::joined_lines(lines);
   }
   answer["facets"] = std::move(facets);
-  answer["nearest"] = nearest;
+  answer["nearest"] = verdict.value("nearest", Json::object());
   if (!frozen.empty()) answer["frozen"] = frozen;
   return to_line(answer);
 }

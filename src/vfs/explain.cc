@@ -7,6 +7,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "vfs/read/branches.h"
+#include "vfs/read/lookup.h"
 #include "vfs/read/root_scopes.h"
 #include "vfs/tree/branch_paths.h"
 #include "vfs/tree/parcel_mark.h"
@@ -84,17 +85,25 @@ std::optional<OwnFile> newest_below(const LocalTree& tree, const std::string& di
 Explanation Explainer::explain(std::string_view asked) {
   Explanation result;
   result.path = branches_.resolve(std::string(asked));
-  const auto classified = layout::classify(result.path);
+  // What stands in the directory of a key has the facts that count for the key.
+  constexpr size_t kContentHash = 51;
+  const bool is_key = layout::is_candidate_directory(result.path);
+  const auto classified = layout::classify(is_key ? join(result.path, std::string(kContentHash, 'a')) : result.path);
   const auto& rule = layout::rule_of(classified.family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
   const auto scope = scopes_.scope_of(result.path, classified.family, marks_.architecture_of(result.path));
-  result.canonical = classified.canonical;
+  result.canonical = is_key ? layout::canonical_path(result.path) : classified.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";
   result.scope = scope.id;
   result.scope_text = scope.text;
   result.why_private = scope.why_private;
   explain_place(result);
+  if (is_key && lookup_.is_empty_key(result.path)) {
+    result.visible = false;
+    result.why = "an empty directory: the artefacts of this key have gone";
+  }
+  if (!result.visible) result.absent = lookup_.why_absent(layout::name_of(result.path));
   if (result.where == "directory" && classified.family == layout::Family::kOther) {
     result.rule = "a directory, whose files have families of their own: explain one of them";
     result.why_private.clear();

@@ -539,52 +539,6 @@ TEST(Tree, TheTimeOfADirectoryChangesWithItsNames) {
   EXPECT_NE(tree.paths().names_changed("d"), above) << "its directory shows nothing any more";
 }
 
-TEST(Tree, WhatThisHostCannotUseIsOutOfSightWithItsReasonUntilTheMarksGo) {
-  EntryTree tree({"aa"}, 100);
-  (void)tree.set(0, entry("d/f"));
-  (void)tree.set(0, entry("g"));
-  tree.mark_unfit("d/f", codec::digest_of("other bytes"), "no reason");
-  EXPECT_TRUE(tree.find("d/f"));
-  tree.mark_unfit("d/f", entry("d/f").digest, "needs libx.so");
-  EXPECT_FALSE(tree.find("d/f"));
-  EXPECT_FALSE(tree.has_directory("d"));
-  EXPECT_EQ(tree.visible(), 1U);
-  EXPECT_EQ(tree.why_unfit("d/f"), "needs libx.so");
-  EXPECT_EQ(tree.why_unfit("g"), "");
-  EXPECT_EQ(tree.marks().paths(), 0U) << "these are deletions";
-  // As a snapshot does that says nothing new, and a log that takes it away and brings it again.
-  EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kNone);
-  (void)tree.remove(0, "d/f");
-  EXPECT_EQ(tree.why_unfit("d/f"), "");
-  EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kHidden);
-  EXPECT_EQ(tree.why_unfit("d/f"), "needs libx.so");
-  EXPECT_EQ(tree.set(0, entry("d/f", "new")), EntryTree::Change::kVisible);
-  EXPECT_EQ(tree.why_unfit("d/f"), "");
-  EXPECT_EQ(tree.set(0, entry("d/f")), EntryTree::Change::kVisible) << "what could be seen went";
-  EXPECT_EQ(tree.unmark_unfit(), (Names{"d/f"}));
-  EXPECT_TRUE(tree.find("d/f"));
-  EXPECT_EQ(tree.visible(), 2U);
-  EXPECT_TRUE(tree.unmark_unfit().empty());
-}
-
-TEST(Tree, AMarkForThisHostKeepsOneDigestOfAPathAndHoldsBehindAnotherScope) {
-  EntryTree tree({"aa", "bb"}, 100);
-  (void)tree.set(0, entry("f", "first"));
-  (void)tree.set(1, entry("f", "second"));
-  tree.mark_unfit("f", entry("f", "second").digest, "of the one behind");
-  EXPECT_TRUE(tree.find("f"));
-  EXPECT_EQ(tree.why_unfit("f"), "");
-  (void)tree.remove(0, "f");
-  EXPECT_FALSE(tree.find("f"));
-  EXPECT_EQ(tree.why_unfit("f"), "of the one behind");
-  (void)tree.set(1, entry("f", "third"));
-  tree.mark_unfit("f", entry("f", "third").digest, "the later one");
-  EXPECT_EQ(tree.why_unfit("f"), "the later one");
-  (void)tree.set(1, entry("f", "second"));
-  EXPECT_TRUE(tree.find("f")) << "looked at anew";
-  EXPECT_TRUE(tree.unmark_unfit().empty()) << "nothing that was out of sight comes back";
-}
-
 TEST(Tree, LostEntriesComeBackWhenTheyAreSetAgain) {
   EntryTree tree({"aa"}, 100);
   (void)tree.set(0, entry("f"));

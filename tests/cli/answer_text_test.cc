@@ -131,17 +131,20 @@ TEST(ExplanationText, ShowsFacetsAndTheNearestScope) {
                         {"others", 3U},
                         {"differences", {{{"facet", "gpu"}, {"ours", "device=H100"}, {"theirs", "device=H200"}}}}};
 
-  const std::string json = mount::explanation_json(explanation, nearest);
+  const std::string json =
+      mount::explanation_json(explanation, {{"text", "other nodes have it"}, {"nearest", nearest}});
 
   EXPECT_EQ(Json::parse(json)["facets"]["torch"], "version=2.15");
   const std::string text = explanation_text(json);
+  EXPECT_EQ(text.substr(0, text.find('\n')), "verdict       other nodes have it");
   EXPECT_TRUE(has(text, "facets        gpu\n                  device=H100\n              torch\n")) << text;
   EXPECT_TRUE(has(text, "nearest       4567, of 3 other scopes")) << text;
   EXPECT_TRUE(has(text, "differs in gpu\n")) << text;
   EXPECT_TRUE(has(text, "- here:  device=H100\n")) << text;
   EXPECT_TRUE(has(text, "+ there: device=H200\n")) << text;
   const Json none = {{"why_none", "no other scope of these facets is in the cluster"}};
-  EXPECT_TRUE(has(explanation_text(mount::explanation_json(explanation, none)), "nearest       no other scope"));
+  EXPECT_TRUE(
+      has(explanation_text(mount::explanation_json(explanation, {{"nearest", none}})), "nearest       no other scope"));
 }
 
 config::Settings with_remote() {

@@ -9,6 +9,7 @@
 #include "inductorfs/ledger/ledger.h"
 #include "report.h"
 #include "support/fake_clock.h"
+#include "verdict.h"
 
 namespace inductorfs::ledger {
 namespace {
@@ -200,6 +201,46 @@ TEST_F(BooksTest, OtherMissesHaveHintsToo) {
   enter(UseKind::kLate, code('d'), job(1));
   enter(UseKind::kLost, code('e'), job(1));
   EXPECT_EQ(job_report(*books_.jobs().front(), books_.jobs(), {}).at("hints").size(), 3U);
+}
+
+TEST_F(BooksTest, WhatIsFoundAndMadeAgainWasRefused) {
+  enter(UseKind::kCluster, graph_key('b'), job(1));
+  enter(UseKind::kMade, graph_key('b') + "/" + std::string(51, 'c'), job(1));
+  enter(UseKind::kCluster, code('d'), job(1));
+  enter(UseKind::kMade, code('d'), job(1));
+  EXPECT_EQ(tally(Family::kFxGraph).refused, 1U);
+  EXPECT_EQ(tally(Family::kFxGraph).misses(), 0U);
+  EXPECT_EQ(tally(Family::kGeneratedCode).refused, 0U) << "it is written at each start";
+  const Json reasons = reasons_report(*books_.jobs().front());
+  ASSERT_EQ(reasons.size(), 1U) << reasons;
+  EXPECT_EQ(reasons.at(0).at("reason"), "refused");
+  EXPECT_TRUE(books_.take_questions().empty()) << "nobody else knows more of it";
+}
+
+TEST_F(BooksTest, AsksAboutSomeOfTheMissesThatLookAlike) {
+  for (int i = 0; i < 10; ++i) enter(UseKind::kNothing, code(i), job(1));
+  enter(UseKind::kFrozen, code(20), job(1));
+  enter(UseKind::kNothing, graph_key('b'), job(1));
+  const std::vector<MissQuestion> asked = books_.take_questions();
+  ASSERT_EQ(asked.size(), 4U);
+  EXPECT_TRUE(books_.take_questions().empty());
+  const auto explain = [&](size_t at, const char* reason) {
+    books_.note_explained(asked[at], config::to_line({{"reason", reason}, {"text", "because"}}));
+  };
+  const auto reasons = [&] {
+    std::map<std::string, int> counts;
+    for (const Json& one : reasons_report(*books_.jobs().front())) counts[one.at("reason")] = one.at("count");
+    return counts;
+  };
+  using Counts = std::map<std::string, int>;
+  EXPECT_EQ(reasons(), (Counts{{"nothing", 11}, {"frozen", 1}}));
+  explain(0, "first");
+  EXPECT_EQ(reasons(), (Counts{{"first", 10}, {"nothing", 1}, {"frozen", 1}})) << "the others are alike";
+  explain(1, "facts");
+  EXPECT_EQ(reasons(), (Counts{{"first", 1}, {"facts", 1}, {"nothing", 9}, {"frozen", 1}})) << "they are not";
+  explain(3, "facts");
+  EXPECT_EQ(reasons(), (Counts{{"first", 1}, {"facts", 2}, {"nothing", 8}, {"frozen", 1}}));
+  EXPECT_EQ(reasons_report(*books_.jobs().front()).at(0).at("reason"), "nothing") << "the most frequent first";
 }
 
 }  // namespace

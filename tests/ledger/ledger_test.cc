@@ -84,5 +84,23 @@ TEST(Ledger, EndsAtOnce) {
   EXPECT_TRUE(ledger.settle(Deadline::after(kPatience))) << "nobody waits for a ledger that has ended";
 }
 
+TEST_F(LedgerTest, HasEachMissExplainedAndEndsWhoWaitsForQuestions) {
+  note(vfs::UseKind::kNothing, code(1));
+  ASSERT_TRUE(ledger_.settle(Deadline::after(kPatience)));
+  EXPECT_FALSE(ledger_.settle_questions(Deadline::after(Milliseconds(1)))) << "nobody has explained it yet";
+  const std::vector<MissQuestion> asked = ledger_.await_questions();
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked.front().path, code(1));
+  ledger_.note_explained(asked.front(), {{"reason", "first"}, {"text", std::string(10'000, 'x')}});
+  EXPECT_TRUE(ledger_.settle_questions(Deadline::after(kPatience)));
+  EXPECT_EQ(ledger_.misses(0, std::nullopt).at("misses").at(0).at("reason"), "nothing") << "too much of it";
+  ledger_.note_explained(asked.front(), {{"reason", "first"}, {"nearest", {{"lines", std::string(10'000, 'x')}}}});
+  const Json report = ledger_.misses(0, std::nullopt);
+  EXPECT_EQ(report.at("misses").at(0).at("reason"), "first");
+  EXPECT_TRUE(report.at("misses").at(0).at("nearest").empty());
+  std::jthread waits([this] { EXPECT_TRUE(ledger_.await_questions().empty()); });
+  ledger_.stop_asking();
+}
+
 }  // namespace
 }  // namespace inductorfs::ledger

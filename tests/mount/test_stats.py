@@ -1,69 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator sees of jobs: `stats`, `jobs` and `why-miss`."""
-import json
 import re
-import subprocess
-import sys
 
 import pytest
 from inductorfs_testing import artefacts, places
+from inductorfs_testing.jobs import CODE, Job, job_of, query, text
 from inductorfs_testing.processes import run, wait_until
-
-CODE = "int answer() { return 42; }\n"
-# A program of its own, so that it is a job of its own: it asks for names, as torch does, and may make them.
-JOB = """
-import os, sys
-from pathlib import Path
-root, made = Path(sys.argv[1]), sys.argv[2] == "make"
-for name in sys.argv[3:]:
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)  # as torch does
-    if path.exists():
-        path.is_file() and path.read_bytes()
-    elif made:
-        temporary = path.parent / ".1.2.tmp"
-        temporary.write_text({code!r})
-        temporary.rename(path)
-print(os.getpid(), flush=True)
-sys.stdin.read()
-"""
-
-
-def query(node, command, *more):
-    done = node.cli(command, node.cache, "--json", *more)
-    assert done.code == 0, done.err
-    return json.loads(done.out)
-
-
-def text(node, command, *more):
-    done = node.cli(command, node.cache, *more)
-    assert done.code == 0, done.err
-    return done.out
-
-
-class Job:
-    """Lives until it is ended. A shell starts it: else it would be a part of this test's own job."""
-
-    def __init__(self, node, *names, make=False):
-        program = [sys.executable, "-c", JOB.format(code=CODE), str(node.cache), "make" if make else "look", *map(str, names)]
-        self.process = subprocess.Popen(["sh", "-c", '"$@"; exit $?', "sh", *program], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.name = f"process {int(self.process.stdout.readline())}"
-
-    def end(self):
-        self.process.communicate()
-        assert self.process.returncode == 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.end()
-
-
-def job_of(node, job):
-    return next(one for one in query(node, "jobs")["jobs"] if one["job"] == job.name)
-
 
 def knows_entries(node, count):
     """Looks at no name: the kernel would keep it."""
@@ -141,8 +83,9 @@ def test_a_miss_while_the_cluster_is_away_is_named(nodes, cluster):
     a.sync()
     knows_entries(b, 1)
     cluster.redis.kill()
+    wait_until(lambda: not b.status()["remote"]["reachable"], 60, "the mount to notice")
     with Job(b, name) as job:
-        assert job_of(b, job)["why_missed"] == {"late": 1}
+        assert job_of(b, job)["why_missed"] == {"away": 1}
         assert "away or too slow" in text(b, "jobs")
 
 

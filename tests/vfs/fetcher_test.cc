@@ -396,7 +396,7 @@ TEST_F(PatientFetcher, DoesNotAskARemoteThatRests) {
   for (int i = 0; i < 1000; ++i) {
     auto answer = fetch(fetcher, {entry(std::to_string(i)), entry("other")});
     ASSERT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready) << "by the caller's own thread";
-    EXPECT_EQ(answer.get(), (Outcomes{FetchOutcome::kNotNow, FetchOutcome::kNotNow}));
+    EXPECT_EQ(answer.get(), (Outcomes{FetchOutcome::kAway, FetchOutcome::kAway}));
   }
   EXPECT_EQ(shared->asked, 0);
   EXPECT_EQ(counters.get("fetch.refused").get(), 2000U);

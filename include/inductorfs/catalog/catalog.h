@@ -81,6 +81,17 @@ struct CatalogOptions {
   Milliseconds sweep_interval{3'600'000};  ///< how often to ask whether a scope is to be swept, jittered
 };
 
+/// Why no entry is shown under a name, or below one that is a directory's.
+enum class Absence {
+  kNever,    ///< the index has none, and has had none since this worker began
+  kRemoved,  ///< the index has none, and had one
+  kFrozen,   ///< Catalog::freeze()
+  kUnread,   ///< the index was not read to its end yet since its scopes are followed
+  kDeleted,  ///< Catalog::hide()
+  kLost,     ///< Catalog::report_lost()
+  kUnfit,    ///< Catalog::set_unfit()
+};
+
 struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
@@ -177,8 +188,10 @@ class Catalog {
   /// else is told. It stays hidden until forget_unfit(), or until the path has other bytes. No effect when no entry has
   /// these bytes.
   virtual void set_unfit(const std::string& path, const codec::Digest& digest, const std::string& why) = 0;
-  /// Returns why the entry that the root would show is hidden by set_unfit(), or an empty string when it is not.
+  /// Returns why the entry that the root would show there, or below, is hidden by set_unfit(); empty when none is.
   [[nodiscard]] virtual std::string why_unfit(const layout::Name& name) const = 0;
+  /// Says why there is none, when nothing is shown there. Of several reasons the first that is found.
+  [[nodiscard]] virtual Absence why_absent(const layout::Name& name) const = 0;
   /// Shows all unfit entries again, because this host may be able to use other bytes now, and tells the listener.
   virtual void forget_unfit() = 0;
 

@@ -26,6 +26,14 @@
 /// not count. They begin anew with each worker.
 namespace inductorfs::ledger {
 
+/// A miss whose reason is to be found out while it is fresh.
+struct MissQuestion {
+  uint64_t job = 0;
+  std::string path;   ///< as programs see it, relative to the mount
+  std::string place;  ///< UseNotice::place
+  vfs::UseKind why = vfs::UseKind::kNothing;
+};
+
 class Books;
 class JobFinder;
 class JobStarts;
@@ -56,6 +64,7 @@ class Ledger {
   static constexpr size_t kMostJobs = 256;
   static constexpr size_t kMostJobsOfOne = 64;
   static constexpr size_t kMissesOfJob = 64;  ///< the last ones, with their paths
+  static constexpr size_t kMostQuestions = 256;
 
   explicit Ledger(LedgerOptions options);
   ~Ledger();
@@ -74,6 +83,18 @@ class Ledger {
   /// Waits until all earlier notices are entered, so that a query shows them.
   [[nodiscard]] bool settle(Deadline deadline);
 
+  /// Waits for misses whose reason is to be found out, and returns them: at most kMostQuestions. Returns none when
+  /// stop_asking() was called. For one thread.
+  [[nodiscard]] std::vector<MissQuestion> await_questions();
+  /// Keeps what was found out with the miss: an object of JSON (explain_miss() in mount/misses.h has its members).
+  void note_explained(const MissQuestion& question, const config::Json& explained);
+  /// Waits until what await_questions() returned so far, and would return now, is explained.
+  [[nodiscard]] bool settle_questions(Deadline deadline);
+  void stop_asking();
+  /// Returns how many of them had no reason that is known (kUnexplained): a defect.
+  [[nodiscard]] uint64_t unexplained() const;
+  static constexpr const char* kUnexplained = "unexplained";  ///< "reason" of such a miss
+
   /// Returns the totals: {"since", "seconds", "all": totals, "hour": totals, "dropped"}.
   [[nodiscard]] config::Json stats() const;
   /// Returns the jobs of this user, or of all, the last one first.
@@ -90,6 +111,13 @@ class Ledger {
     uint64_t entered = 0;  ///< of these
     bool stopping = false;
   };
+  struct Questions {
+    std::vector<MissQuestion> open;
+    uint64_t asked = 0;
+    uint64_t explained = 0;
+    uint64_t unexplained = 0;  ///< of these
+    bool stopped = false;
+  };
   void wake();
   void keep();
   void enter(const std::vector<vfs::UseNotice>& notices, const std::vector<std::string>& published);
@@ -98,6 +126,7 @@ class Ledger {
 
   const LedgerOptions options_;
   Guarded<Queue> queue_;
+  Guarded<Questions> questions_;
   const std::unique_ptr<JobFinder> finder_;  ///< confined to the thread
   const std::unique_ptr<JobStarts> starts_;  ///< too; nullptr: starts are not noted
   const std::unique_ptr<Guarded<Books>> books_;

@@ -31,9 +31,9 @@ struct StatusFacts {
 };
 [[nodiscard]] std::string status_json(const StatusFacts& facts);
 [[nodiscard]] std::string where_json(const config::Settings& settings, const std::vector<std::string>& also);
-/// `nearest` is the result of nearest_report(), or an empty object when it was not asked for; `frozen` says why nothing
-/// of the cluster is shown, and is empty when it is.
-[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& nearest,
+/// `verdict` is that of explain_miss(), or has only its "text" and "nearest"; `frozen` says why nothing of the cluster
+/// is shown, and is empty when it is.
+[[nodiscard]] std::string explanation_json(const vfs::Explanation& explanation, const config::Json& verdict,
                                            const std::string& frozen = {});
 
 }  // namespace inductorfs::mount

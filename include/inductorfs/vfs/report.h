@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "inductorfs/vfs/types.h"
+
 /// What a file system says of itself and of one path, for people. Plain values.
 namespace inductorfs::vfs {
 
@@ -24,8 +26,9 @@ struct Explanation {
   std::string made_for;  ///< ids, separated by a space, of the scopes whose facts the writers of a local file had
   std::string where;     ///< "local file", "sealed local file", "store", "cluster", "directory", "nowhere"
   bool visible = false;
-  std::string why;      ///< why the path is visible, or why it is not
-  std::string publish;  ///< "published", "queued: ...", "kept local: ...", or empty
+  UseKind absent = UseKind::kNothing;  ///< unless it is visible: why a lookup finds nothing
+  std::string why;                     ///< why the path is visible, or why it is not
+  std::string publish;                 ///< "published", "queued: ...", "kept local: ...", or empty
 };
 
 /// A file on the local disk.

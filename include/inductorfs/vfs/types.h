@@ -81,10 +81,16 @@ enum class UseKind {
   kCluster,  ///< an entry of the cluster whose bytes, if it has any, were here already
   kFetched,  ///< an entry of the cluster whose bytes the request waited for
   kNothing,  ///< the cluster has nothing of this name in the scopes of this place
+  kRemoved,  ///< the same, and it had: an operator, the server or a node has taken it away since this worker began
   kPrivate,  ///< nothing of the cluster is shown in this place
+  kFrozen,   ///< an operator has frozen the cluster
+  kDeleted,  ///< the cluster has it, and a program has deleted it here
   kLost,     ///< the cluster named it, and had lost its bytes
-  kLate,     ///< the bytes did not come in time, or the cluster is away
+  kLate,     ///< the bytes did not come in time
+  kAway,     ///< the server was not asked, for it did not answer before, or what it has was not read yet
+  kNoRoom,   ///< the local disk had no room for the bytes
   kUnfit,    ///< the cluster has it, and this host cannot use it
+  kRefused,  ///< it was found, and the program did not take it and made it again. In no UseNotice
   kMade,     ///< the program gave a file or a set of files this name
   kAwaited,  ///< another process makes it; what comes of it is told when that is known. In no UseNotice
 };

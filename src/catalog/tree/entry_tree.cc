@@ -18,6 +18,16 @@ using PathNode = PathTree::PathNode;
 /// Paths whose entry this host cannot use.
 constexpr size_t kUnfitLimit = 65'536;
 constexpr size_t kWhyLimit = 512;
+/// Keys of entries that were removed.
+constexpr size_t kRemovedLimit = 65'536;
+/// The leaves below a directory that are looked at for the reason of its absence.
+constexpr size_t kAbsentLimit = 256;
+
+/// What programs ask for of an artefact at this path: its key directory, or itself.
+uint64_t hash_of_key(std::string_view path) {
+  const std::string key = layout::classify(path).key_directory;
+  return std::hash<std::string_view>{}(key.empty() ? path : key);
+}
 
 std::string join(std::string_view directory, std::string_view name) {
   std::string path(directory);
@@ -41,7 +51,8 @@ class RootView {
   RootView(const FollowedScopes& scopes, const HiddenMarks& marks, const std::string& root)
       : scopes_(scopes), marks_(marks), root_(root), shown_(scopes.shown_in(root)), marked_(marks.has_own(root)) {}
 
-  [[nodiscard]] bool has(const Leaf& leaf) const { return scopes_.is_in(shown_, leaf.scope); }
+  [[nodiscard]] bool has(ScopeIndex scope) const { return scopes_.is_in(shown_, scope); }
+  [[nodiscard]] bool has(const Leaf& leaf) const { return has(leaf.scope); }
   /// The first leaf of the root's scopes that counts, seen or not; nullptr also where no node is.
   [[nodiscard]] const Leaf* first(const PathNode* node, const auto& counts) const {
     if (node == nullptr) return nullptr;
@@ -141,8 +152,18 @@ bool EntryTree::remove(ScopeIndex scope, std::string_view path) {
   const Leaf* const leaf = trail.leaf_of(scope);
   if (leaf == nullptr) return false;
   const bool was = leaf->visible();
+  if (scopes_.contains(scope)) note_removed(scope, path);
   paths_.remove(trail, scope);
   return was;
+}
+
+void EntryTree::note_removed(ScopeIndex scope, std::string_view path) {
+  const std::pair removed{hash_of_key(path), scope};
+  if (!removed_.insert(removed).second) return;
+  removed_order_.push_back(removed);
+  if (removed_order_.size() <= kRemovedLimit) return;
+  removed_.erase(removed_order_.front());
+  removed_order_.pop_front();
 }
 
 /// Requires: the leaf's scope is followed.
@@ -367,9 +388,33 @@ void EntryTree::judge_set_again(const PathTree::Trail& trail, std::string_view p
 
 std::string EntryTree::why_unfit(const layout::Name& name) const {
   const RootView view(scopes_, marks_, name.root);
-  const Leaf* const leaf = view.first(paths_.find(name.path), [](const Leaf&) { return true; });
-  const auto found = unfit_.find(name.path);
-  return leaf == nullptr || !leaf->unfit || found == unfit_.end() ? std::string() : found->second.why;
+  std::string why;
+  size_t left = kAbsentLimit;
+  paths_.visit_below(name.path, [&](const std::string& path, const PathNode& file) {
+    const Leaf* const leaf = view.first(&file, [](const Leaf&) { return true; });
+    const auto found = unfit_.find(path);
+    if (leaf != nullptr && leaf->unfit && found != unfit_.end()) why = found->second.why;
+    return why.empty() && --left > 0;
+  });
+  return why;
+}
+
+Absence EntryTree::why_absent(const layout::Name& name) const {
+  const RootView view(scopes_, marks_, name.root);
+  Absence why = Absence::kNever;
+  size_t left = kAbsentLimit;
+  paths_.visit_below(name.path, [&](const std::string&, const PathNode& file) {
+    const Leaf* const leaf = view.first(&file, [](const Leaf& one) { return !one.unnamed; });
+    if (leaf == nullptr) return --left > 0;
+    why = leaf->lost ? Absence::kLost : leaf->unfit ? Absence::kUnfit : Absence::kDeleted;
+    return false;
+  });
+  if (why != Absence::kNever) return why;
+  const uint64_t hash = hash_of_key(name.path);
+  for (auto at = removed_.lower_bound({hash, 0}); at != removed_.end() && at->first == hash; ++at) {
+    if (view.has(at->second)) return Absence::kRemoved;
+  }
+  return why;
 }
 
 std::vector<std::string> EntryTree::unmark_unfit() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -101,6 +102,8 @@ class EntryTree {
   void mark_unfit(const std::string& path, const codec::Digest& digest, const std::string& why);
   /// Returns why the entry that would be visible otherwise is unfit; empty when it is not.
   [[nodiscard]] std::string why_unfit(const layout::Name& name) const;
+  /// Catalog::why_absent(), without the freeze and what was not read.
+  [[nodiscard]] Absence why_absent(const layout::Name& name) const;
   /// Forgets all such marks; returns the paths that became visible.
   [[nodiscard]] std::vector<std::string> unmark_unfit();
 
@@ -125,6 +128,7 @@ class EntryTree {
   [[nodiscard]] bool is_of_mountpoint(const PathTree::Leaf& leaf) const {
     return scopes_.is_in(scopes_.shown_in({}), leaf.scope);
   }
+  void note_removed(ScopeIndex scope, std::string_view path);
   void judge_set_again(const PathTree::Trail& trail, std::string_view path, ScopeIndex scope);
 
   FollowedScopes scopes_;
@@ -132,6 +136,9 @@ class EntryTree {
   PathTree paths_;
   HiddenMarks marks_;
   std::unordered_map<std::string, Unfit> unfit_;
+  /// Keys of which an entry was removed: hash and scope. Over a limit the oldest are forgotten.
+  std::set<std::pair<uint64_t, ScopeIndex>> removed_;
+  std::deque<std::pair<uint64_t, ScopeIndex>> removed_order_;
   Echoes echoes_;
 };
 

@@ -71,7 +71,7 @@ std::string explanation_text(std::string_view json) {
   if (!explanation.is_object()) return {};
   std::string text;
   for (const char* name :
-       {"path", "canonical", "family", "rule", "scope", "why_private", "digest", "origin", "where"}) {
+       {"verdict", "path", "canonical", "family", "rule", "scope", "why_private", "digest", "origin", "where"}) {
     const std::string value = text_at(explanation, name);
     if (!value.empty()) text += line(name, value);
   }

@@ -4,9 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "cli/commands/query_command.h"
 #include "cli/common/answer_text.h"
 #include "cli/common/answers.h"
-#include "cli/common/command.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
@@ -23,26 +23,6 @@ using config::part_of;
 using config::text_at;
 
 namespace {
-
-/// Of the reasons in the answer of a daemon; a later one may have others.
-struct Reason {
-  const char* word;
-  const char* text;
-};
-constexpr std::array kReasons{
-    Reason{"nothing", "nobody had published it for this environment"},
-    Reason{"private", "nothing is shared where it was looked for"},
-    Reason{"late", "the cluster did not send it in time, or was away"},
-    Reason{"lost", "the cluster had lost its bytes"},
-    Reason{"unfit", "it does not fit this host"},
-};
-
-std::string reason_of(const std::string& word) {
-  for (const Reason& reason : kReasons) {
-    if (word == reason.word) return reason.text;
-  }
-  return config::printable(word);
-}
 
 std::string seconds_at(const Json& object, const char* name) {
   const auto found = object.find(name);
@@ -76,7 +56,7 @@ std::string why_missed(const Json& tally) {
   std::string text;
   for (const auto& [word, count] : part_of(tally, "why_missed").items()) {
     if (!count.is_number_unsigned()) continue;
-    text += line(text.empty() ? "missed" : "", std::to_string(count.get<uint64_t>()) + ": " + reason_of(word));
+    text += line(text.empty() ? "missed" : "", std::to_string(count.get<uint64_t>()) + ": " + reason_text(word));
   }
   return text;
 }
@@ -120,11 +100,7 @@ std::string who_ran(const Json& job) {
 }
 
 std::string job_text(const Json& job) {
-  std::string text = "job " + std::to_string(number_at(job, "number")) + ": " + text_at(job, "job") + who_ran(job) +
-                     ", " +
-                     (text_at(job, "ended").empty() ? "since " + text_at(job, "started")
-                                                    : text_at(job, "started") + " to " + text_at(job, "ended")) +
-                     "\n    " + one_line(job) + "\n";
+  std::string text = job_title(job) + "\n    " + one_line(job) + "\n";
   const Json& slowest = part_of(job, "slowest");
   if (!text_at(slowest, "path").empty()) {
     text += "    slowest: " + seconds_at(slowest, "waited_s") + " for " + text_at(slowest, "path") + "\n";
@@ -136,97 +112,29 @@ std::string job_text(const Json& job) {
   return text;
 }
 
-/// What differs between a hash of this host and the nearest one of other pods, with a remedy for each line.
-std::string other_hash_text(const Json& report) {
-  if (!report.is_object() || report.empty()) return {};
-  std::string text = "    this host's hash is " + text_at(report, "ours") + ", the nearest of " +
-                     std::to_string(number_at(report, "others")) + " others is " + text_at(report, "theirs") + ", of " +
-                     text_at(report, "origin") + "\n";
-  for (const Json& one : part_of(report, "differences")) {
-    text += "    differs in " + text_at(one, "name") + "\n";
-    text += "        - here:  " + text_at(one, "ours") + "\n        + there: " + text_at(one, "theirs") + "\n";
-    text += "        -> " + text_at(one, "remedy") + "\n";
-  }
-  if (const uint64_t more = number_at(report, "more"); more > 0) {
-    text += "    and in " + std::to_string(more) + " more\n";
-  }
-  return text;
-}
-
-/// The mount that a command is about: that of the path, or the only one of this host.
-Result<Located> mount_for(const std::string& path, const config::Environment& environment) {
-  if (!path.empty()) return locate_mount(absolute(path), environment);
-  std::vector<Located> mounts = all_mounts(environment);
-  if (mounts.size() == 1) return std::move(mounts.front());
-  if (mounts.empty()) {
-    return fail(ErrorCode::kNotFound, "there is no inductorfs mount of this user or of root: see inductorfs mount");
-  }
-  std::string names;
-  for (const Located& mount : mounts) names += (names.empty() ? "" : ", ") + config::printable(mount.mountpoint);
-  return fail(ErrorCode::kInvalid, "several mounts are here: name one of " + names);
-}
-
-/// One question to the daemon of one mount, and its answer as JSON or as text.
-class QueryCommand : public Subcommand {
- public:
-  void add_to(Words& words) override {
-    words.add_path("MOUNTPOINT", path_, "directory of the mount; not needed where there is only one");
-    words.add_json(json_);
-  }
-  [[nodiscard]] int run(const config::Environment& environment) override {
-    const auto mount = mount_for(path_, environment);
-    if (!mount) return fail_query(mount.error(), json_);
-    const auto answer = ask_daemon(*mount, request(), kQueryPatience, environment);
-    if (!answer) return fail_query(answer.error(), json_);
-    if (const Result<void> right = check_answer(*answer); !right) return fail_query(right.error(), json_);
-    return print(json_ ? pretty(*answer) : text(*answer));
-  }
-
- protected:
-  [[nodiscard]] virtual std::string request() const = 0;
-  [[nodiscard]] virtual std::string text(std::string_view json) const = 0;
-  [[nodiscard]] virtual Result<void> check_answer(std::string_view /*json*/) const { return {}; }
-
- private:
-  std::string path_;
-  bool json_ = false;
-};
-
 class StatsCommand final : public QueryCommand {
  protected:
-  [[nodiscard]] std::string request() const override { return control::stats_request(); }
+  [[nodiscard]] Result<std::string> ask(const Located& mount, const config::Environment& environment) const override {
+    return ask_daemon(mount, control::stats_request(), kQueryPatience, environment);
+  }
   [[nodiscard]] std::string text(std::string_view json) const override { return stats_text(json); }
 };
 
 class JobsCommand final : public QueryCommand {
  protected:
-  [[nodiscard]] std::string request() const override { return control::jobs_request(); }
+  [[nodiscard]] Result<std::string> ask(const Located& mount, const config::Environment& environment) const override {
+    return ask_daemon(mount, control::jobs_request(), kQueryPatience, environment);
+  }
   [[nodiscard]] std::string text(std::string_view json) const override { return jobs_text(json); }
 };
 
-class WhyMissCommand final : public QueryCommand {
- public:
-  void add_to(Words& words) override {
-    QueryCommand::add_to(words);
-    words.add("--job", &job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed",
-              "NUMBER");
-  }
-
- protected:
-  [[nodiscard]] std::string request() const override { return control::misses_request(job_); }
-  [[nodiscard]] std::string text(std::string_view json) const override { return misses_text(json); }
-  [[nodiscard]] Result<void> check_answer(std::string_view json) const override {
-    const Json report = config::from_text(json);
-    if (job_ == 0 || report.contains("number")) return {};
-    return fail(ErrorCode::kNotFound,
-                "no job " + std::to_string(job_) + " of yours is remembered: inductorfs jobs lists them");
-  }
-
- private:
-  uint64_t job_ = 0;
-};
-
 }  // namespace
+
+std::string job_title(const Json& job) {
+  const std::string ended = text_at(job, "ended");
+  return "job " + std::to_string(number_at(job, "number")) + ": " + text_at(job, "job") + who_ran(job) + ", " +
+         (ended.empty() ? "since " + text_at(job, "started") : text_at(job, "started") + " to " + ended);
+}
 
 std::string stats_text(std::string_view json) {
   const Json stats = config::from_text(json);
@@ -253,32 +161,7 @@ std::string jobs_text(std::string_view json) {
   return text.empty() ? "no job has used this mount since its daemon started\n" : text;
 }
 
-std::string misses_text(std::string_view json) {
-  const Json report = config::from_text(json);
-  if (!report.is_object() || !report.contains("number")) return "no job has missed anything\n";
-  std::string text = job_text(report);
-  const Json& misses = part_of(report, "misses");
-  if (misses.empty()) text += "    missed nothing\n";
-  size_t unexamined = 0;
-  std::set<std::pair<std::string, std::string>> told;  // hashes that have been compared above
-  for (const Json& miss : misses) {
-    std::string why = text_at(miss, "text");
-    if (why.empty() && ++unexamined > 0) continue;
-    text += text_at(miss, "at") + " " + text_at(miss, "family") + " " + text_at(miss, "path") + "\n    " + why + "\n";
-    for (const Json& one : part_of(part_of(miss, "nearest"), "differences")) {
-      text += "    differs in " + text_at(one, "facet") + "\n";
-      text += indented(lines_at(one, "ours"), "        - here:  ");
-      text += indented(lines_at(one, "theirs"), "        + there: ");
-    }
-    const Json& other = part_of(miss, "other_hash");
-    if (told.emplace(text_at(other, "ours"), text_at(other, "theirs")).second) text += other_hash_text(other);
-  }
-  if (unexamined > 0) text += std::to_string(unexamined) + " further misses were not examined: --json lists them\n";
-  return text;
-}
-
 std::unique_ptr<Subcommand> stats_command() { return std::make_unique<StatsCommand>(); }
 std::unique_ptr<Subcommand> jobs_command() { return std::make_unique<JobsCommand>(); }
-std::unique_ptr<Subcommand> why_miss_command() { return std::make_unique<WhyMissCommand>(); }
 
 }  // namespace inductorfs::cli

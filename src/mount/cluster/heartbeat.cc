@@ -18,6 +18,7 @@
 #include "inductorfs/codec/frame.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/config/text.h"
 
 namespace inductorfs::mount {
 
@@ -148,7 +149,10 @@ bool Heartbeat::obey(const std::string& text, bool& news) {
   const int64_t latest = system_clock().wall_now() / 1'000'000 + kMostAhead;
   std::erase_if(orders->purges, [latest](const PurgeOrder& one) { return one.id > latest; });
   if (orders->dropped > latest) orders->dropped = 0;
-  const HeardOrders heard = state_.with([](const State& state) { return state.heard; });
+  const HeardOrders heard = state_.with([&](State& state) {
+    state.purges = orders->purges;
+    return state.heard;
+  });
   // A replica that took over may have an earlier order.
   const bool is_newer = orders->freeze.at >= heard.freeze.at && orders->freeze.at <= latest;
   if (!orders->freeze.id.empty() && orders->freeze.id != heard.freeze.id && is_newer) {
@@ -236,6 +240,15 @@ Json Heartbeat::status() const {
                        {"listed", tells && state.not_listed.empty()},
                        {"why_not_listed", tells ? state.not_listed : std::string()},
                        {"orders_not_read", state.not_heard}});
+}
+
+std::string Heartbeat::purged(const std::string& path) const {
+  codec::Entry entry;
+  entry.path = path;
+  const auto purges = state_.with([](const State& state) { return state.purges; });
+  const auto found =
+      std::find_if(purges.rbegin(), purges.rend(), [&](const PurgeOrder& one) { return one.selection.fits(entry); });
+  return found == purges.rend() ? std::string() : "purge of " + config::utc(found->id / 1'000);
 }
 
 std::string Heartbeat::why_frozen() const {

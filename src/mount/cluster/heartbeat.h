@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "inductorfs/base/guarded.h"
 #include "inductorfs/config/json_forward.h"
@@ -46,12 +47,15 @@ class Heartbeat {
   [[nodiscard]] config::Json status() const;
   /// frozen_text() of what is in force here; empty when nothing is.
   [[nodiscard]] std::string why_frozen() const;
+  /// Names the last purge, of those heard, that selects the artefact at this canonical path; empty when none does.
+  [[nodiscard]] std::string purged(const std::string& path) const;
   /// Returns the record as the next heartbeat sends it.
   [[nodiscard]] std::string record() const;
 
  private:
   struct State {
     HeardOrders heard;
+    std::vector<PurgeOrder> purges{};  ///< as the cluster has them, by id
     std::string not_listed = "no heartbeat was answered yet";
     std::string not_heard{};  ///< why no orders can be read, although the server answers
   };

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "inductorfs/base/activity.h"
+#include "inductorfs/base/thread.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/host/report.h"
 #include "inductorfs/layout/scope.h"
@@ -20,100 +22,140 @@ namespace {
 constexpr size_t kMostExplained = 10;
 constexpr size_t kMostScopes = 1000;
 /// The scopes that are asked for a key; each has to be asked for itself.
-constexpr size_t kMostAsked = 64;
+constexpr size_t kMostAsked = 16;
 constexpr Milliseconds kPatience{2'000};
+/// How long the cluster's scopes are believed: a job misses many keys at once.
+constexpr Milliseconds kScopesKept{30'000};
 
 using Scopes = std::vector<remote::ScopeInformation>;
+using vfs::UseKind;
 
 /// As it is, for a name may have any byte.
 std::string raw(const Json& miss, const char* name) { return miss.value(name, std::string()); }
 
 /// The same for a path: what was looked up may be the directory of the artefact that was meant.
-std::string artefact(const Json& miss, const char* name) {
-  std::string path = raw(miss, name);
+std::string artefact(const std::string& path) {
   const auto asked = layout::key_asked_by(path);
   const std::string canonical = layout::canonical_path(path);
   return asked && asked->key.starts_with(canonical + "/") ? path + asked->key.substr(canonical.size()) : path;
 }
 
-/// What the cluster can say of misses. Confined to one request.
+/// An artefact that may stand at this canonical path, or in this directory.
+std::string content_at(const std::string& place) {
+  constexpr size_t kContentHash = 51;
+  return layout::is_candidate_directory(place) ? place + "/" + std::string(kContentHash, 'a') : place;
+}
+
+Json because(const char* reason, std::string text) { return {{"reason", reason}, {"text", std::move(text)}}; }
+
+std::string followed_by(const std::string& why) { return why.empty() ? std::string() : ": " + why; }
+
+/// What the cluster can say of misses. Confined to one thread.
 class Misses {
  public:
-  explicit Misses(Layers& layers) : layers_(layers) {}
+  Misses(Layers& layers, const OrdersHeard& orders) : layers_(layers), orders_(orders) {}
 
-  void explain(Json& miss) {
-    const std::string why = raw(miss, "why");
-    const vfs::Explanation now = layers_.file_system->inspection().explain(artefact(miss, "place"));
-    if (now.visible) {
-      miss["text"] = "was not here then, and is by now: " + now.why;
-      // What a pod has compiled since does not say why it had to.
-      if (why == "nothing" && now.origin == layers_.origin) (void)explain_hash(miss);
-    } else if (why == "nothing") {
-      explain_nothing(miss);
-    } else if (why == "private") {
-      miss["text"] = "nothing of the cluster is shown there" + (now.why_private.empty() ? "" : ": " + now.why_private);
-    } else if (why == "unfit" || (why == "late" && now.where == "store")) {
-      miss["text"] = now.why;  // its bytes are here, so that the cluster was not late: it was not unpacked
-    } else {
-      miss["text"] = why == "late" ? "the cluster did not send it in time, or was away"
-                                   : "the cluster named it, and had lost its bytes";
+  [[nodiscard]] Json explain(const ledger::MissQuestion& miss, Deadline deadline) {
+    deadline_ = deadline;
+    const std::string place = artefact(miss.place);
+    switch (miss.why) {
+      case UseKind::kNothing:
+      case UseKind::kRemoved:
+        return explain_nothing(miss, place);
+      case UseKind::kPrivate:
+        return because("private", "nothing is shared there" + followed_by(explained(place).why_private) +
+                                      "; `inductorfs status` names what is not known");
+      case UseKind::kFrozen:
+        return because("frozen", orders_.why_frozen() + "; lift it with inductorfs freeze --lift");
+      case UseKind::kDeleted:
+        return because("deleted",
+                       "the cluster has it, and a program has deleted it in this directory (rm, fresh_cache(), caches "
+                       "that are switched off): it comes back when the directory is removed whole, or when a job has "
+                       "made it anew");
+      case UseKind::kUnfit:
+        return because("unfit", "the cluster has it, and a check of this host refused it" +
+                                    followed_by(layers_.catalog->why_unfit(layout::name_of(place))));
+      case UseKind::kAway:
+        return because("away",
+                       "the server did not answer, so that what it has was not known: see \"remote\" in "
+                       "inductorfs status");
+      case UseKind::kNoRoom:
+        return because("no_room",
+                       "the cluster has it, and the disk of --store had no room: give it room, or lower "
+                       "--store-limit");
+      case UseKind::kLost:
+        return because("lost",
+                       "the server had evicted or lost its bytes: see \"server\" in inductorfs status for its "
+                       "memory");
+      case UseKind::kLate:
+        return because("late", "the bytes did not come within --lookup-patience: see \"remote\" in inductorfs status");
+      case UseKind::kLocal:
+      case UseKind::kCluster:
+      case UseKind::kFetched:
+      case UseKind::kMade:
+      case UseKind::kAwaited:
+      case UseKind::kRefused:
+        break;
     }
+    return because(ledger::Ledger::kUnexplained, "no reason fits: this is a defect of inductorfs");
   }
 
  private:
-  void explain_nothing(Json& miss) {
-    const std::string path = artefact(miss, "path");
-    const auto asked = layout::key_asked_by(path);
-    const std::string scope = scope_text_at(artefact(miss, "place"));
-    if (!asked || scope.empty() || !learn_scopes()) {
-      miss["text"] =
-          "nobody has published it for this environment" + (trouble_.empty() ? std::string() : "; " + trouble_);
-      return;
-    }
-    const Scopes holders = holders_of(asked->key, scope);
-    if (holders.empty()) {
-      if (!explain_hash(miss)) {
-        miss["text"] =
-            "nobody in this cluster has published this key, under whatever facts: it is a compile that nobody "
-            "has done, or torch's key has something that differs";
-      }
-      return;
-    }
-    miss["nearest"] = host::nearest_report(scope, holders);
-    miss["text"] = "other hosts have this very key, for which other facts count than here";
+  [[nodiscard]] vfs::Explanation explained(const std::string& place) const {
+    return layers_.file_system->inspection().explain(place);
   }
 
-  /// The name of vLLM's artefacts is a hash of its settings: that nobody has this one says nothing by itself. Returns
-  /// false for other families.
-  [[nodiscard]] bool explain_hash(Json& miss) {
-    const layout::Family family = layout::classify(artefact(miss, "path")).family;
-    if (family != layout::Family::kVllmModel && family != layout::Family::kVllmIndex) return false;
-    const std::string place = artefact(miss, "place");
-    const std::string scope = layers_.file_system->inspection().explain(place).scope;
-    Json report = other_hash_report(layers_, scope, place, deadline_);
-    miss["text"] = raw(miss, "text") + (raw(miss, "text").empty() ? "" : ". ") +
-                   (report.is_null() ? "Nobody in this cluster has published this hash. Which variable differs can be "
-                                       "said when this host has compiled, and another hash of this environment is there"
-                                     : "Nobody had published this hash: vLLM's settings differ from those of other "
-                                       "pods");
-    if (!report.is_null()) miss["other_hash"] = std::move(report);
-    return true;
+  [[nodiscard]] Json explain_nothing(const ledger::MissQuestion& miss, const std::string& place) {
+    const vfs::Explanation facts = explained(place);
+    if (facts.scope_text.empty()) {
+      return because("private", "nothing is shared there" + followed_by(facts.why_private) +
+                                    "; `inductorfs status` names what is not known");
+    }
+    if (facts.visible && !facts.origin.empty() && facts.origin != layers_.origin) {
+      return because("later", "another node (" + facts.origin + ") published it a moment later");
+    }
+    if (miss.why == UseKind::kRemoved) return explain_removed(content_at(facts.canonical));
+    const auto asked = layout::key_asked_by(artefact(miss.path));
+    if (!asked || !learn_scopes()) {
+      return because("away",
+                     "nobody had published it for this environment as far as this mount knew, and whether "
+                     "others have it cannot be asked" +
+                         followed_by(trouble_));
+    }
+    const Scopes holders = holders_of(asked->key, facts.scope_text);
+    if (trouble_.empty() && holders.empty()) return explain_first();
+    if (holders.empty()) return because("away", "whether others have it cannot be asked" + followed_by(trouble_));
+    Json found = because("facts", "other nodes have this very key, made under other facts than count here");
+    found["nearest"] = host::nearest_report(facts.scope_text, holders);
+    return found;
   }
 
-  /// The facts of the artefacts that would stand at this place. Those of a key directory are those of its files.
-  [[nodiscard]] std::string scope_text_at(const std::string& place) const {
-    constexpr size_t kContentHash = 51;
-    const bool is_directory = layout::is_candidate_directory(place);
-    return layers_.file_system->inspection()
-        .explain(is_directory ? place + "/" + std::string(kContentHash, 'a') : place)
-        .scope_text;
+  [[nodiscard]] Json explain_removed(const std::string& canonical) const {
+    const std::string purge = orders_.purged(canonical);
+    if (!purge.empty())
+      return because("purged", "an operator has purged it (" + purge + "), and nobody has made it since");
+    return because("removed",
+                   "the cluster had it and has it no more: the server has evicted it, or it was found to be "
+                   "damaged, and nobody has made it since");
+  }
+
+  [[nodiscard]] Json explain_first() const {
+    const auto refusal = layers_.writes->refusal();
+    if (!refusal.why.empty()) {
+      return because("full", "nobody has published it, and the server takes nothing" + followed_by(refusal.why));
+    }
+    return because("first",
+                   "nobody in this cluster has published this key, under whatever facts: it is a compile that "
+                   "nobody has done, or torch's key has something that differs");
   }
 
   bool learn_scopes() {
-    if (std::exchange(asked_, true)) return trouble_.empty();
+    trouble_.clear();
+    if (learned_ != SteadyTime{} && std::chrono::steady_clock::now() - learned_ < kScopesKept) return true;
     Result<Scopes> scopes = layers_.remote.index->list_scopes(kMostScopes, deadline_);
     if (scopes) {
       scopes_ = std::move(*scopes);
+      learned_ = std::chrono::steady_clock::now();
     } else {
       trouble_ = "the cluster's scopes cannot be listed: " + scopes.error().what();
     }
@@ -134,6 +176,7 @@ class Misses {
     std::vector<remote::ScopeId> ids;
     for (const auto& [differences, other] : others) ids.push_back(other->id);
     const Result<std::vector<remote::ScopeId>> found = layers_.remote.index->scopes_with(key, ids, deadline_);
+    if (!found) trouble_ = found.error().what();
     Scopes holders;
     for (const auto& [differences, other] : others) {
       if (found && std::find(found->begin(), found->end(), other->id) != found->end()) holders.push_back(*other);
@@ -142,8 +185,9 @@ class Misses {
   }
 
   Layers& layers_;
-  const Deadline deadline_ = Deadline::after(kPatience);
-  bool asked_ = false;
+  const OrdersHeard& orders_;
+  Deadline deadline_ = Deadline::after(kPatience);
+  SteadyTime learned_{};  ///< when the scopes were listed
   Scopes scopes_;
   std::string trouble_;
 };
@@ -156,17 +200,51 @@ bool is_named_by_settings(const Json& miss) {
 
 }  // namespace
 
-void explain_misses(Json& report, Layers& layers) {
+Json explain_miss(const ledger::MissQuestion& miss, Layers& layers, const OrdersHeard& orders, Deadline deadline) {
+  return Misses(layers, orders).explain(miss, deadline);
+}
+
+void compare_hashes(Json& report, Layers& layers) {
   const auto list = report.find("misses");
   if (list == report.end() || !list->is_array()) return;
-  Misses misses(layers);
-  for (const bool by_settings : {true, false}) {
-    size_t explained = 0;
-    for (Json& miss : *list) {
-      if (is_named_by_settings(miss) != by_settings) continue;
-      if (explained++ < kMostExplained) misses.explain(miss);
-    }
+  const Deadline deadline = Deadline::after(kPatience);
+  size_t compared = 0;
+  for (Json& miss : *list) {
+    const std::string reason = raw(miss, "reason");
+    if (!is_named_by_settings(miss) || (reason != "first" && reason != "nothing")) continue;
+    if (compared++ == kMostExplained) return;
+    const std::string place = artefact(raw(miss, "place"));
+    const std::string scope = layers.file_system->inspection().explain(place).scope;
+    Json other = other_hash_report(layers, scope, place, deadline);
+    miss["text"] = other.is_null()
+                       ? "nobody in this cluster has published this hash; which variable differs can be said "
+                         "when this host has compiled, and another hash of this environment is there"
+                       : "nobody had published this hash: vLLM's settings differ from those of other pods";
+    if (other.is_null()) continue;
+    miss["reason"] = "settings";
+    miss["other_hash"] = std::move(other);
   }
+}
+
+void MissExplainer::start() {
+  thread_ = start_thread("misses", [this](const std::stop_token& stop) {
+    Misses misses(layers_, orders_);
+    while (true) {
+      const std::vector<ledger::MissQuestion> asked = layers_.ledger->await_questions();
+      if (asked.empty()) return;
+      const Activity activity("finds out why jobs missed what they asked for");
+      for (const ledger::MissQuestion& one : asked) {
+        if (stop.stop_requested()) return;
+        layers_.ledger->note_explained(one, misses.explain(one, Deadline::after(kPatience)));
+      }
+    }
+  });
+}
+
+void MissExplainer::stop() {
+  thread_.request_stop();
+  layers_.ledger->stop_asking();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace inductorfs::mount

@@ -28,12 +28,20 @@ std::vector<Notifier::Notice> ClusterChanges::notices_of(
   for (const auto& canonical : canonical_paths) {
     for (const auto& path : local_paths_of(canonical)) {
       touched.directories.insert(change(path, notices));
+      forget_emptied(parent_path(path), notices);
       tell_times(path, touched);
     }
   }
   // Listings that the kernel keeps; a name that it did not know makes no notice of its own drop them.
   for (const NodeId directory : touched.directories) notices.push_back({directory, {}});
   return notices;
+}
+
+/// Whoever asks for a key that has nothing any more is to be noticed (Lookup::is_empty_key).
+void ClusterChanges::forget_emptied(const std::string& directory, std::vector<Notifier::Notice>& notices) const {
+  if (!layout::is_candidate_directory(directory) || catalog_.has_directory(layout::name_of(directory))) return;
+  const auto walked = nodes_.walk(directory);
+  if (walked.missing.empty() && walked.parent) notices.push_back({walked.parent->id, walked.name});
 }
 
 /// Adds the directories above a name that got or lost one since the kernel was told their times: with the last file of

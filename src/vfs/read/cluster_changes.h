@@ -39,6 +39,7 @@ class ClusterChanges : Context {
     std::set<NodeId> directories;
     std::set<std::string> paths;  ///< of directories
   };
+  void forget_emptied(const std::string& directory, std::vector<Notifier::Notice>& notices) const;
   void tell_times(const std::string& path, Touched& touched) const;
 };
 

@@ -205,7 +205,7 @@ class Fetcher::Sink final : public remote::BlobSink {
     fetcher_.failed_.add();
     log::write_limited(log::Level::kWarning, "fetch.failed",
                        {{"path", blob.entry.path}, {"error", outcome.error().to_string()}});
-    return FetchOutcome::kNotNow;
+    return code == ErrorCode::kNoSpace ? FetchOutcome::kNoRoom : FetchOutcome::kNotNow;
   }
 
   Fetcher& fetcher_;
@@ -272,7 +272,7 @@ void Fetcher::fetch(const std::vector<codec::Entry>& needed, Done done) {
     }
     if (resting) {
       refused_.add();
-      known.emplace_back(i, FetchOutcome::kNotNow);
+      known.emplace_back(i, FetchOutcome::kAway);
       continue;
     }
     ticket->waits = true;

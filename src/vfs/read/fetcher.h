@@ -25,6 +25,8 @@ enum class FetchOutcome {
   kHere,    ///< the blob is in the store, verified, and fit for the entry's name
   kLost,    ///< the cluster does not have the blob, or has wrong bytes: the entry is to be reported
   kNotNow,  ///< no answer came in time: a miss, to be asked again
+  kAway,    ///< the same, and nobody was asked: the remote rests
+  kNoRoom,  ///< the same, for the local disk has no room
   kUnfit,   ///< these are the published bytes, but this host or release cannot use them; they are not in the store
 };
 
@@ -57,11 +59,13 @@ class Fetcher {
   ~Fetcher();
 
   /// Fetches the needed entries. While the remote rests (Blobs::resting) it is not asked: what is not in the store is
-  /// kNotNow at once.
+  /// kAway at once.
   void fetch(const std::vector<codec::Entry>& needed, Done done);
   /// Returns what fetch() would say of a blob that is in the store, including whether it fits this name. The blob stays
   /// in any case.
   [[nodiscard]] FetchOutcome judge_present(const codec::Entry& entry);
+  /// Blobs::resting()
+  [[nodiscard]] bool is_resting() const { return remote_->resting(); }
   /// Says whether the store has the blob (is_here()).
   [[nodiscard]] bool has(const codec::Entry& entry) { return is_here(store_, entry); }
   /// Fetches in the background, after everything that is needed; dropped when too much waits already.
@@ -90,7 +94,7 @@ class Fetcher {
   /// A blob that is to be read, and what the readings before have said against its bytes.
   struct Wanted {
     codec::Entry entry;
-    std::string said;        ///< by the last of them; empty: it was not read yet
+    std::string said{};      ///< by the last of them; empty: it was not read yet
     bool said_alike = true;  ///< by all of them
   };
   using Flights = std::unordered_map<codec::Digest, Flight>;

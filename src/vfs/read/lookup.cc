@@ -167,8 +167,10 @@ LookupDone Lookup::telling(const std::string& path, const Caller& caller, Lookup
   return [this, &used, path, thread = caller.pid, begun = std::chrono::steady_clock::now(),
           done = std::move(done)](LookupAnswer answer) {
     if (answer.use == UseKind::kAwaited) return done(std::move(answer));
-    UseNotice notice{answer.use, thread, shown_path(path), path, std::string(environment_in(path)),
-                     {},         0,      answer.digest};
+    const bool is_empty = answer.found && answer.use != UseKind::kFetched && is_empty_key(path);
+    const UseKind use = is_empty ? why_absent(layout::name_of(path)) : answer.use;
+    if (is_empty) answer.found->keep = false;  // or the next job that asks would not be noticed
+    UseNotice notice{use, thread, shown_path(path), path, std::string(environment_in(path)), {}, 0, answer.digest};
     notice.waited = std::chrono::steady_clock::now() - begun;
     // Of the blob: what it shows may be a directory.
     if (answer.found && notice.use == UseKind::kFetched && answer.digest) {
@@ -184,14 +186,57 @@ UseKind Lookup::use_of(Node& node) {
       [](const Content& content) { return content.backing == Backing::kLocal ? UseKind::kLocal : UseKind::kCluster; });
 }
 
-UseKind Lookup::why_absent(const Site& site) const {
-  if (!known_roots_.lists_cluster(site.entry)) return UseKind::kPrivate;
-  return catalog_.why_unfit(site.entry).empty() ? UseKind::kNothing : UseKind::kUnfit;
+UseKind Lookup::use_of(FetchOutcome outcome) {
+  switch (outcome) {
+    case FetchOutcome::kHere:
+      return UseKind::kFetched;
+    case FetchOutcome::kLost:
+      return UseKind::kLost;
+    case FetchOutcome::kNotNow:
+      break;
+    case FetchOutcome::kAway:
+      return UseKind::kAway;
+    case FetchOutcome::kNoRoom:
+      return UseKind::kNoRoom;
+    case FetchOutcome::kUnfit:
+      return UseKind::kUnfit;
+  }
+  return UseKind::kLate;
+}
+
+UseKind Lookup::why_absent(const layout::Name& name) const {
+  if (!known_roots_.lists_cluster(name)) return UseKind::kPrivate;
+  switch (catalog_.why_absent(name)) {
+    case catalog::Absence::kNever:
+      break;
+    case catalog::Absence::kRemoved:
+      return UseKind::kRemoved;
+    case catalog::Absence::kFrozen:
+      return UseKind::kFrozen;
+    case catalog::Absence::kUnread:
+      return UseKind::kAway;
+    case catalog::Absence::kDeleted:
+      return UseKind::kDeleted;
+    case catalog::Absence::kLost:
+      return UseKind::kLost;
+    case catalog::Absence::kUnfit:
+      return UseKind::kUnfit;
+  }
+  return fetcher_.is_resting() ? UseKind::kAway : UseKind::kNothing;
+}
+
+bool Lookup::is_empty_key(const std::string& path) const {
+  if (!layout::is_candidate_directory(path)) return false;
+  const layout::Name name = layout::name_of(path);
+  if (known_roots_.lists_cluster(name) && catalog_.has_directory(name)) return false;
+  const auto names = disk_.list(LocalTree::view(path));
+  // torch writes into names that begin with a dot first (codecache.py: write_atomic).
+  return names && std::ranges::all_of(*names, [](const auto& item) { return item.name.starts_with('.'); });
 }
 
 void Lookup::answer_not_there(const Site& site, const LookupDone& done) const {
   answer_absent(done, known_roots_.lists_cluster(site.entry) && absence_may_be_kept(site.path, site.entry),
-                why_absent(site));
+                why_absent(site.entry));
 }
 
 /// In one root too many.
@@ -261,13 +306,15 @@ void Lookup::fetched(const Site& site, const catalog::KnownEntry& known, FetchOu
       catalog_.report_lost(known);
       for (const auto& other : sets_.set_at(*site.parent)) catalog_.report_lost(other);
       if (site.parent->key) sets_.drop(site.parent);
-      return answer_absent(done, false, UseKind::kLost);
+      return answer_absent(done, false, use_of(outcome));
     case FetchOutcome::kNotNow:
+    case FetchOutcome::kAway:
+    case FetchOutcome::kNoRoom:
       counters_.get("lookup.not_now").add();
-      return answer_absent(done, false, UseKind::kLate);
+      return answer_absent(done, false, use_of(outcome));
     case FetchOutcome::kUnfit:
       if (site.parent->key) sets_.drop(site.parent);
-      return answer_absent(done, false, UseKind::kUnfit);  // hidden by now (Fit); the next entry may fit
+      return answer_absent(done, false, use_of(outcome));  // hidden by now (Fit); the next entry may fit
   }
   counters_.get("lookup.first_touch").add();
   auto result = add_entry(site, known);

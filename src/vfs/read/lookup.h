@@ -50,6 +50,12 @@ class Lookup : Context {
                                                                           const codec::Entry& entry,
                                                                           const std::string& directory);
 
+  /// Says why nothing is found under this name, which is asked when nothing is.
+  [[nodiscard]] UseKind why_absent(const layout::Name& name) const;
+  /// Says whether the path is that of a key's directory on the local disk in which no artefact is left. It stays when
+  /// they go (a purge, an eviction, a program that ended), and whoever finds it compiles.
+  [[nodiscard]] bool is_empty_key(const std::string& path) const;
+
  private:
   void answer_known(Site site, const NodePtr& known, const Caller& caller, LookupDone done);
   void answer_not_there(const Site& site, const LookupDone& done) const;
@@ -60,7 +66,7 @@ class Lookup : Context {
   [[nodiscard]] Result<Found> show_directory(const Site& site);
   [[nodiscard]] LookupDone telling(const std::string& path, const Caller& caller, LookupDone done) const;
   [[nodiscard]] static UseKind use_of(Node& node);
-  [[nodiscard]] UseKind why_absent(const Site& site) const;
+  [[nodiscard]] static UseKind use_of(FetchOutcome outcome);
   void lookup_without_cluster(const Site& site, const Caller& caller, const LookupDone& done);
   [[nodiscard]] std::optional<Result<Found>> resolve_locally(const Site& asked, bool keep);
   void show_entry(const Site& site, const catalog::KnownEntry& known, bool keep, LookupDone done);

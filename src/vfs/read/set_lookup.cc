@@ -40,7 +40,7 @@ void Lookup::lookup_in_key_directory(const Site& site, const Caller& caller, Loo
   // A set may be committed at any moment, without the kernel being told of each name.
   if (set.empty()) {
     if (auto put = pending_file_for_all(site)) return done({*put, false});
-    return answer_absent(done, false, why_absent(site));
+    return answer_absent(done, false, why_absent(site.entry));
   }
   show_cluster_set(site, set, std::move(done));
 }
@@ -105,7 +105,10 @@ void Lookup::show_cluster_set(const Site& site, const std::vector<catalog::Known
     if (here) sets_.put_aside(*site.parent, set);
     if (!here || !sets_.take(site.parent, set)) {
       counters_.get(lost ? "lookup.lost" : "lookup.not_now").add();
-      return answer_absent(done, false, lost ? UseKind::kLost : UseKind::kLate);
+      // All that is here, and was not taken, is no whole set, or a program has made another one meanwhile.
+      const auto first = std::ranges::find_if(got, [](auto outcome) { return outcome != FetchOutcome::kHere; });
+      if (!lost && first == got.end()) return answer_absent(done, false, UseKind::kUnfit);
+      return answer_absent(done, false, lost ? UseKind::kLost : use_of(*first));
     }
     counters_.get("lookup.first_touch").add();
     const bool keep = site.parent->key->state.with([](const KeyState& state) { return state.writers.empty(); });

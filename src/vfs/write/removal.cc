@@ -119,6 +119,11 @@ Result<void> Removal::take_name_away(const Site& site, const NodePtr& node, Cont
   }
   (void)nodes_.detach(site.parent, site.name);
   if (content != nullptr) orphaned(*node, *content, status.has_value());
+  // Whoever asks for a key that has nothing any more is to be noticed (Lookup::is_empty_key).
+  const std::string directory = parent_path(site.path);
+  if (!layout::is_candidate_directory(directory)) return {};
+  const auto walked = nodes_.walk(directory);
+  if (walked.missing.empty() && walked.parent) notifier_.wish_forgotten(walked.parent->id, walked.name);
   return {};
 }
 

@@ -216,6 +216,7 @@ void Books::enter_saving(JobAccount& job, const std::string& asked_key, nanoseco
 void Books::set_saving(JobAccount& job, JobAccount::Key& key, nanoseconds saving) {
   job.saved += saving - key.saved;
   saved_ += saving - key.saved;
+  saved_ever_ = std::max(saved_ever_, saved_);
   key.saved = saving;
 }
 

@@ -114,6 +114,8 @@ class Books {
   [[nodiscard]] std::time_t since() const { return since_; }
   [[nodiscard]] const Tally& total() const { return total_; }
   [[nodiscard]] std::chrono::nanoseconds saved() const { return saved_; }
+  /// The most that saved() has ever been: a counter must not fall.
+  [[nodiscard]] std::chrono::nanoseconds saved_ever() const { return saved_ever_; }
   [[nodiscard]] Tally last_hour() const;
   /// The last one first.
   [[nodiscard]] std::vector<const JobAccount*> jobs() const;
@@ -153,6 +155,7 @@ class Books {
   const std::time_t since_;
   Tally total_;
   std::chrono::nanoseconds saved_{0};
+  std::chrono::nanoseconds saved_ever_{0};
   std::array<Slice, kSlices> slices_;
   std::map<uint64_t, JobAccount> jobs_;
   std::map<JobName, uint64_t> open_;

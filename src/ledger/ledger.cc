@@ -197,12 +197,19 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
 
 void Ledger::count() {
   if (options_.counters == nullptr) return;
-  const FamilyTally sum = books_->with([](const Books& books) { return sum_of(books.total()); });
-  options_.counters->get("keys.local").set(sum.local);
-  options_.counters->get("keys.cluster").set(sum.cluster);
-  options_.counters->get("keys.missed").set(sum.misses());
-  options_.counters->get("keys.made").set(sum.made);
-  options_.counters->get("keys.published").set(sum.published);
+  const auto [sum, saved] =
+      books_->with([](const Books& books) { return std::make_pair(sum_of(books.total()), books.saved_ever()); });
+  const auto set = [this](const std::string& name, uint64_t value) {
+    options_.counters->get("keys." + name).set(value);
+  };
+  set("asked", sum.local + sum.cluster + sum.misses());
+  set("local", sum.local);
+  set("cluster", sum.cluster);
+  set("missed", sum.misses());
+  for (const auto& [why, count] : sum.missed) set("missed." + std::string(word_of(why)), count);
+  set("made", sum.made);
+  set("published", sum.published);
+  set("saved_ms", static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(saved).count()));
 }
 
 void Ledger::close_ended() {

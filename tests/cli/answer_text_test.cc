@@ -294,7 +294,8 @@ TEST(VariablesText, NamesEachCacheOnceInEachFormat) {
 
 TEST(MetricsText, HasOneFamilyForAllMounts) {
   const Json mounts =
-      Json::parse(R"([{"mountpoint":"/a \\ \"b\"","counters":{"fetch.bytes":7,"fuse.nanoseconds":1500000000},
+      Json::parse(R"([{"mountpoint":"/a \\ \"b\"","counters":{"fetch.bytes":7,"fuse.nanoseconds":1500000000,
+      "keys.asked":9,"keys.missed.late":2,"keys.missed.of \"x\"":1,"keys.saved_ms":4711},
       "remote":{"reachable":true},"warnings":["w","x"],"unknown_programs":[{"processes":2},{"processes":3}]},
       {"mountpoint":"/c","error":"it does not answer"},{"mountpoint":"/d","counters":{"fetch.bytes":"many"}}])");
   const std::string text = metrics_text(mounts);
@@ -308,6 +309,9 @@ TEST(MetricsText, HasOneFamilyForAllMounts) {
   const auto has = [&text](const std::string& part) { return text.find(part) != std::string::npos; };
   EXPECT_TRUE(has("# TYPE inductorfs_fetched_bytes_total counter\ninductorfs_fetched_bytes_total{")) << text;
   EXPECT_TRUE(has("inductorfs_fuse_seconds_total{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1.500000\n"));
+  EXPECT_TRUE(has("inductorfs_saved_seconds_total{mountpoint=\"/a \\\\ \\\"b\\\"\"} 4.711\n"));
+  EXPECT_TRUE(has("_missed_by_reason_total{mountpoint=\"/a \\\\ \\\"b\\\"\",reason=\"late\"} 2\n"));
+  EXPECT_TRUE(has(",reason=\"of \\\"x\\\"\"} 1\n")) << "a reason of a later daemon";
   EXPECT_TRUE(has("inductorfs_remote_reachable{mountpoint=\"/a \\\\ \\\"b\\\"\"} 1\n"));
   EXPECT_TRUE(has("} 2\n# HELP inductorfs_unknown_programs"));
   EXPECT_TRUE(text.ends_with("} 5\n"));

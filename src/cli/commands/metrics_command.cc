@@ -31,7 +31,7 @@ namespace {
 constexpr Milliseconds kPatience{2'000};
 constexpr unsigned kMode = 0644;  ///< the collector is another user
 
-enum class Kind { kCounter, kGauge, kNanoseconds };
+enum class Kind { kCounter, kGauge, kNanoseconds, kMilliseconds };
 
 /// One figure, and where it stands in the answer of `status`.
 struct Figure {
@@ -43,6 +43,8 @@ struct Figure {
 };
 
 constexpr std::array kFigures{
+    Figure{"keys_asked", Kind::kCounter, "counters", "keys.asked",
+           "Keys that jobs asked for: those of _local, _cluster and _missed together."},
     Figure{"keys_local", Kind::kCounter, "counters", "keys.local",
            "Keys that jobs asked for and that this host had made itself; each once for a job, as all keys_ figures."},
     Figure{"keys_cluster", Kind::kCounter, "counters", "keys.cluster",
@@ -52,6 +54,8 @@ constexpr std::array kFigures{
     Figure{"keys_made", Kind::kCounter, "counters", "keys.made", "Keys that jobs made."},
     Figure{"keys_published", Kind::kCounter, "counters", "keys.published",
            "Keys that jobs made and that the cluster has taken."},
+    Figure{"saved_seconds", Kind::kMilliseconds, "counters", "keys.saved_ms",
+           "What the compiles took whose results jobs found, at least."},
     Figure{"lookups_first_touched", Kind::kCounter, "counters", "lookup.first_touch",
            "Files of the cluster that a process opened for the first time on this host."},
     Figure{"lookups_unanswered", Kind::kCounter, "counters", "lookup.not_now",
@@ -211,8 +215,10 @@ std::string value_of(const Json& mount, const Figure& figure) {
   if (!part.is_object() || found == part.end()) return absent_value(mount, figure);
   if (found->is_boolean()) return found->get<bool>() ? "1" : "0";
   if (!found->is_number_unsigned()) return {};
-  if (figure.kind != Kind::kNanoseconds) return std::to_string(found->get<uint64_t>());
-  return formatted(static_cast<double>(found->get<uint64_t>()) / kSecond, std::chars_format::fixed, 6);
+  const auto number = found->get<uint64_t>();
+  if (figure.kind == Kind::kCounter || figure.kind == Kind::kGauge) return std::to_string(number);
+  const bool is_fine = figure.kind == Kind::kNanoseconds;
+  return formatted(static_cast<double>(number) / (is_fine ? kSecond : 1e3), std::chars_format::fixed, is_fine ? 6 : 3);
 }
 
 /// A family of one sample for each mount that has a value.
@@ -227,6 +233,24 @@ std::string family(const std::string& name, bool is_counter, const std::string& 
   }
   if (samples.empty()) return {};
   return "# HELP " + sample + " " + help + "\n# TYPE " + sample + (is_counter ? " counter\n" : " gauge\n") + samples;
+}
+
+/// The misses of each reason, as the daemon names it.
+std::string missed_family(const Json& mounts) {
+  constexpr std::string_view kPrefix = "keys.missed.";
+  const std::string name = "inductorfs_keys_missed_by_reason_total";
+  std::string samples;
+  for (const Json& mount : mounts) {
+    for (const auto& [counter, value] : part_of(mount, "counters").items()) {
+      if (!counter.starts_with(kPrefix) || !value.is_number_unsigned()) continue;
+      samples += name + "{mountpoint=\"" + label(text_at(mount, "mountpoint")) + "\",reason=\"" +
+                 label(config::printable(counter.substr(kPrefix.size()))) + "\"} " +
+                 std::to_string(value.get<uint64_t>()) + "\n";
+    }
+  }
+  if (samples.empty()) return {};
+  return "# HELP " + name + " Keys of inductorfs_keys_missed_total, by the reason that `inductorfs why-miss` tells.\n" +
+         "# TYPE " + name + " counter\n" + samples;
 }
 
 class MetricsCommand final : public Subcommand {
@@ -282,6 +306,7 @@ std::string metrics_text(const Json& mounts) {
     text += family(std::string("inductorfs_") + figure.name, figure.kind != Kind::kGauge, figure.help, mounts,
                    [&figure](const Json& mount) { return value_of(mount, figure); });
   }
+  text += missed_family(mounts);
   for (const Durations& durations : kDurations) text += histogram_family(mounts, durations);
   text +=
       family("inductorfs_warnings", false, "Warnings that `inductorfs status` shows.", mounts, [](const Json& mount) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "inductorfs/ledger/ledger.h"
+#include "report.h"
 
 namespace inductorfs::ledger {
 namespace {
@@ -16,8 +17,6 @@ using vfs::UseKind;
 constexpr int64_t kSecond = 1'000'000'000;
 
 uint64_t hash_of(const std::string& key) { return std::hash<std::string>{}(key); }
-
-bool is_hit(UseKind use) { return use == UseKind::kLocal || use == UseKind::kCluster || use == UseKind::kFetched; }
 
 /// Whoever finds it and makes it again did not take what it had found. Others are written at each start.
 bool is_made_once(layout::Family family) {
@@ -36,6 +35,7 @@ Milliseconds grace_of(const JobName& name) {
 uint64_t FamilyTally::misses() const {
   uint64_t sum = 0;
   for (const auto& [why, count] : missed) sum += count;
+  for (const auto& [word, count] : missed_otherwise) sum += count;
   return sum;
 }
 
@@ -44,6 +44,7 @@ void FamilyTally::add(const FamilyTally& other) {
   cluster += other.cluster;
   for (const auto& [why, count] : other.missed) missed[why] += count;
   refused += other.refused;
+  for (const auto& [word, count] : other.missed_otherwise) missed_otherwise[word] += count;
   made += other.made;
   published += other.published;
   fetched += other.fetched;
@@ -55,11 +56,19 @@ void Tally::add(const Tally& other) {
   waited += other.waited;
 }
 
-Books::Books(const Clock& clock) : clock_(clock), since_(clock.wall_now() / kSecond) {}
+void ProgramTally::add(const ProgramTally& other) {
+  keys.add(other.keys);
+  saved += other.saved;
+  last_use = std::max(last_use, other.last_use);
+}
 
-Books::Slice& Books::slice_of_now() {
+std::string program_of(const JobAccount& job) { return job.command + (job.script.empty() ? "" : " " + job.script); }
+
+Books::Books(const Clock& clock) : clock_(clock) { totals_.since = clock.wall_now() / kSecond; }
+
+Slice& Books::slice_of_now() {
   const int64_t number = clock_.wall_now() / kSecond / kSlice.count();
-  Slice& slice = slices_[static_cast<size_t>(number) % kSlices];
+  Slice& slice = totals_.slices[static_cast<size_t>(number) % Totals::kSlices];
   if (slice.number != number) slice = {number, {}};
   return slice;
 }
@@ -67,8 +76,8 @@ Books::Slice& Books::slice_of_now() {
 Tally Books::last_hour() const {
   const int64_t now = clock_.wall_now() / kSecond / kSlice.count();
   Tally sum;
-  for (const Slice& slice : slices_) {
-    if (slice.number > now - static_cast<int64_t>(kSlices) && slice.number <= now) sum.add(slice.tally);
+  for (const Slice& slice : totals_.slices) {
+    if (slice.number > now - static_cast<int64_t>(Totals::kSlices) && slice.number <= now) sum.add(slice.tally);
   }
   return sum;
 }
@@ -100,9 +109,11 @@ JobAccount& Books::account_of(const FoundJob& found) {
   if (const auto known = open_.find(found.name); known != open_.end()) return jobs_[known->second];
   make_room(found.name.user);
   JobAccount job;
-  job.number = ++last_number_;
+  job.number = ++totals_.last_number;
   job.name = found.name;
   job.command = found.command;
+  job.script = found.script;
+  job.cpus = found.cpus;
   job.started = clock_.wall_now() / kSecond;
   open_[found.name] = job.number;
   return jobs_.emplace(job.number, std::move(job)).first->second;
@@ -122,14 +133,32 @@ void Books::note_process(JobAccount& job, const FoundJob& found) const {
 
 void Books::count(JobAccount& job, layout::Family family, const std::function<void(FamilyTally&)>& change) {
   change(job.tally.families[family]);
-  change(total_.families[family]);
+  change(totals_.tally.families[family]);
   change(slice_of_now().tally.families[family]);
+  change(program_tally_of(job).keys);
+}
+
+ProgramTally& Books::program_tally_of(const JobAccount& job) {
+  const bool is_known =
+      job.name.kind != "hidden" && (totals_.programs.contains(job.name.user) || totals_.programs.size() < kMostUsers);
+  auto& programs = totals_.programs[is_known ? job.name.user : vfs::kAnyUser];
+  std::string name = is_known ? program_of(job) : std::string();
+  if (!programs.contains(name) && programs.size() >= kProgramsOfUser) {
+    const auto oldest = std::ranges::min_element(
+        programs, {}, [](const auto& one) { return std::make_pair(one.first.empty(), one.second.last_use); });
+    programs[""].add(oldest->second);
+    programs.erase(oldest);
+  }
+  ProgramTally& tally = programs[name];
+  tally.last_use = clock_.wall_now() / kSecond;
+  return tally;
 }
 
 void Books::enter(const vfs::UseNotice& notice, const FoundJob& found, std::optional<nanoseconds> compiled_in) {
   JobAccount& job = account_of(found);
   job.last_use = clock_.wall_now() / kSecond;
   job.dead_since = {};
+  job.is_changed = true;
   note_process(job, found);
   if (!notice.environment.empty() && job.environments.size() < kMostValues) {
     job.environments.insert(notice.environment);
@@ -189,7 +218,9 @@ Miss* JobAccount::miss_at(const std::string& path) {
 void Books::note_explained(const MissQuestion& question, std::string explained) {
   const auto job = jobs_.find(question.job);
   Miss* const miss = job == jobs_.end() ? nullptr : job->second.miss_at(question.path);
-  if (miss != nullptr) miss->explained = std::move(explained);
+  if (miss == nullptr) return;
+  miss->explained = std::move(explained);
+  job->second.is_changed = true;
 }
 
 void Books::enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNotice& notice) {
@@ -198,7 +229,7 @@ void Books::enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNo
     tally.bytes += bytes;
   });
   job.tally.waited += notice.waited;
-  total_.waited += notice.waited;
+  totals_.tally.waited += notice.waited;
   slice_of_now().tally.waited += notice.waited;
   if (notice.waited > job.slowest.waited) job.slowest = {notice.path, notice.waited};
 }
@@ -215,8 +246,9 @@ void Books::enter_saving(JobAccount& job, const std::string& asked_key, nanoseco
 
 void Books::set_saving(JobAccount& job, JobAccount::Key& key, nanoseconds saving) {
   job.saved += saving - key.saved;
-  saved_ += saving - key.saved;
-  saved_ever_ = std::max(saved_ever_, saved_);
+  program_tally_of(job).saved += saving - key.saved;
+  totals_.saved += saving - key.saved;
+  totals_.saved_ever = std::max(totals_.saved_ever, totals_.saved);
   key.saved = saving;
 }
 
@@ -228,6 +260,7 @@ void Books::enter_published(const std::string& canonical) {
     const auto known = job.keys.find(hash_of(key));
     if (known == job.keys.end() || !known->second.made || std::exchange(known->second.published, true)) continue;
     const auto family = asked ? asked->family : layout::classify(canonical).family;
+    job.is_changed = true;
     return count(job, family, [](FamilyTally& tally) { ++tally.published; });
   }
 }
@@ -252,10 +285,32 @@ std::vector<const JobAccount*> Books::close_ended(const std::function<bool(const
       continue;
     }
     job.ended = std::max(job.last_use, job.started);
+    job.is_changed = true;
     ended.push_back(&job);
     at = open_.erase(at);
   }
   return ended;
+}
+
+void Books::restore(JobAccount job) {
+  use_no_number_to(job.number);
+  make_room(job.name.user);
+  if (job.ended == 0) open_[job.name] = job.number;
+  jobs_.insert_or_assign(job.number, std::move(job));
+}
+
+std::vector<JobAccount> Books::take_changed() {
+  const std::time_t oldest = clock_.wall_now() / kSecond - std::chrono::seconds(kKept).count();
+  std::erase_if(jobs_, [oldest](const auto& one) { return one.second.ended != 0 && one.second.last_use < oldest; });
+  std::vector<JobAccount> changed;
+  for (auto& [number, job] : jobs_) {
+    if (std::exchange(job.is_changed, false)) changed.push_back(job);
+  }
+  return changed;
+}
+
+void Books::change_all() {
+  for (auto& [number, job] : jobs_) job.is_changed = true;
 }
 
 }  // namespace inductorfs::ledger

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -11,7 +12,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,6 +28,7 @@ struct FamilyTally {
   uint64_t local = 0;    ///< keys that were files of this host
   uint64_t cluster = 0;  ///< keys that the cluster had
   std::map<vfs::UseKind, uint64_t> missed;
+  std::map<std::string, uint64_t> missed_otherwise;  ///< by the word of a later release for its reason
   uint64_t refused = 0;    ///< of those found: keys that the program did not take and made again
   uint64_t made = 0;       ///< keys that programs made
   uint64_t published = 0;  ///< of these
@@ -55,14 +56,16 @@ struct Miss {
   std::string path;
   std::string place;  ///< UseNotice::place
   vfs::UseKind why = vfs::UseKind::kNothing;
+  std::string word{};       ///< of a later release for its reason; else empty
   std::string explained{};  ///< Ledger::note_explained()
 };
 
 /// What is known of one job.
 struct JobAccount {
-  uint64_t number = 0;  ///< by which people name it; never used again while the worker lives
+  uint64_t number = 0;  ///< by which people name it; never used again in its store
   JobName name;
   std::string command;
+  std::string script;  ///< FoundJob::script
   std::time_t started = 0;
   std::time_t last_use = 0;
   std::time_t ended = 0;  ///< 0: some process of it lives
@@ -74,13 +77,12 @@ struct JobAccount {
   /// The values that its processes have of each variable: threads and ranks of one job may differ.
   std::map<std::string, std::set<std::string>> variables;
   uint64_t processes = 0;  ///< ever
+  uint64_t cpus = 0;       ///< FoundJob::cpus
   std::set<pid_t> pids;    ///< of these, as far as there is room
 
   /// Finds the latest miss of this path; nullptr when it is not remembered.
   [[nodiscard]] Miss* miss_at(const std::string& path);
 
- private:
-  friend class Books;
   struct Key {
     bool found = false;
     bool missed = false;
@@ -91,9 +93,36 @@ struct JobAccount {
   std::map<std::pair<layout::Family, vfs::UseKind>, size_t>
       asked;  ///< the misses of a kind that questions were made of
   std::set<ProcessId> living;
-  std::unordered_map<uint64_t, Key>
-      keys;  ///< by the hash of AskedKey::key; emptied when the job has been over for long
+  std::map<uint64_t, Key> keys;  ///< by the hash of AskedKey::key; emptied when the job has been over for long
   SteadyTime dead_since{};
+  bool is_changed = false;  ///< since it was kept last
+};
+
+/// What the jobs of one program of a user came to, those too that are forgotten.
+struct ProgramTally {
+  FamilyTally keys;
+  std::chrono::nanoseconds saved{0};
+  std::time_t last_use = 0;
+  void add(const ProgramTally& other);
+};
+
+/// What was counted in five minutes.
+struct Slice {
+  int64_t number = -1;
+  Tally tally;
+};
+
+/// What a store has counted since it is one.
+struct Totals {
+  static constexpr size_t kSlices = 12;
+  std::time_t since = 0;
+  Tally tally;
+  std::chrono::nanoseconds saved{0};
+  std::chrono::nanoseconds saved_ever{0};  ///< the most that `saved` has ever been: a counter must not fall
+  std::array<Slice, kSlices> slices;
+  /// By user, vfs::kAnyUser for processes that cannot be seen and for users beyond the limit, and by program_of().
+  std::map<uid_t, std::map<std::string, ProgramTally>> programs;
+  uint64_t last_number = 0;  ///< of a job
 };
 
 /// The totals and the accounts of jobs. Needs external synchronisation.
@@ -111,16 +140,20 @@ class Books {
   /// Ends the jobs none of whose processes lives, and returns them; they stay as they are until the next change.
   [[nodiscard]] std::vector<const JobAccount*> close_ended(const std::function<bool(const ProcessId&)>& lives);
 
-  [[nodiscard]] std::time_t since() const { return since_; }
-  [[nodiscard]] const Tally& total() const { return total_; }
-  [[nodiscard]] std::chrono::nanoseconds saved() const { return saved_; }
-  /// The most that saved() has ever been: a counter must not fall.
-  [[nodiscard]] std::chrono::nanoseconds saved_ever() const { return saved_ever_; }
+  [[nodiscard]] const Totals& totals() const { return totals_; }
   [[nodiscard]] Tally last_hour() const;
   /// The last one first.
   [[nodiscard]] std::vector<const JobAccount*> jobs() const;
 
- private:
+  /// Goes on with what an earlier worker has counted; to be called before anything is entered.
+  void restore(Totals totals) { totals_ = std::move(totals); }
+  void restore(JobAccount job);
+  /// No job gets a number up to this one.
+  void use_no_number_to(uint64_t number) { totals_.last_number = std::max(totals_.last_number, number); }
+  /// Returns copies of the jobs that have changed since the last call, and forgets those of more than a week ago.
+  [[nodiscard]] std::vector<JobAccount> take_changed();
+  void change_all();
+
   /// The processes of a job that are looked at; a job of more has ended when these have.
   static constexpr size_t kMostProcesses = 256;
   static constexpr size_t kMostPids = 64;    ///< by which people find a job
@@ -134,11 +167,9 @@ class Books {
   /// How long after its end what a job made may still be published for it.
   static constexpr std::chrono::seconds kKeysKept{60};
   static constexpr std::chrono::seconds kSlice{300};
-  static constexpr size_t kSlices = 12;
-  struct Slice {
-    int64_t number = -1;
-    Tally tally;
-  };
+  static constexpr size_t kMostUsers = 256;      ///< whose programs are told apart; further ones count as kAnyUser
+  static constexpr size_t kProgramsOfUser = 32;  ///< of more, the one used longest ago counts as "others"
+  static constexpr std::chrono::days kKept{7};
 
   [[nodiscard]] JobAccount& account_of(const FoundJob& found);
   void note_process(JobAccount& job, const FoundJob& found) const;
@@ -150,17 +181,16 @@ class Books {
   void enter_saving(JobAccount& job, const std::string& asked_key, std::chrono::nanoseconds compiled_in);
   void set_saving(JobAccount& job, JobAccount::Key& key, std::chrono::nanoseconds saving);
   [[nodiscard]] Slice& slice_of_now();
+  [[nodiscard]] ProgramTally& program_tally_of(const JobAccount& job);
 
   const Clock& clock_;
-  const std::time_t since_;
-  Tally total_;
-  std::chrono::nanoseconds saved_{0};
-  std::chrono::nanoseconds saved_ever_{0};
-  std::array<Slice, kSlices> slices_;
+  Totals totals_;
   std::map<uint64_t, JobAccount> jobs_;
   std::map<JobName, uint64_t> open_;
   std::vector<MissQuestion> questions_;
-  uint64_t last_number_ = 0;
 };
+
+/// What people call the program of a job: "python /opt/job/train.py".
+[[nodiscard]] std::string program_of(const JobAccount& job);
 
 }  // namespace inductorfs::ledger

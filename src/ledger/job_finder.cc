@@ -9,6 +9,14 @@ namespace {
 
 constexpr size_t kIdLimit = 64;
 
+/// Of a thread that has ended, or that nobody can see. Whether it is one of a job is not known.
+FoundJob hidden(bool is_job) {
+  FoundJob job;
+  job.name.kind = "hidden";
+  job.is_job = is_job;
+  return job;
+}
+
 std::string value_of(const std::map<std::string, std::string>& variables, const char* name) {
   const auto found = variables.find(name);
   return found == variables.end() ? std::string() : found->second.substr(0, kIdLimit);
@@ -30,7 +38,9 @@ FoundJob JobFinder::find(pid_t thread) {
     known->second.checked = now;
     return known->second.job;
   }
-  if (!process) return {{0, "hidden", {}}, {}, {}, {}};
+  // Its number is nobody else's so soon. One that ended before anybody looked has not compiled.
+  if (!process && known != threads_.end()) return known->second.job;
+  if (!process) return hidden(thread <= 0);
   FoundJob job = look(thread, *process);
   if (threads_.size() >= kMostThreads) {
     threads_.erase(std::min_element(threads_.begin(), threads_.end(), [](const auto& one, const auto& other) {
@@ -58,7 +68,7 @@ FoundJob JobFinder::look(pid_t thread, const ProcessId& process) {
   }
   if (!is_known && jobs_.size() >= kMostThreads) jobs_.clear();
   const auto signs = is_known ? std::optional(known->second.signs) : kernel_.signs_of(thread);
-  if (!signs || !(signs->process == process)) return {{0, "hidden", {}}, {}, {}, {}};
+  if (!signs || !(signs->process == process)) return hidden(true);
   FoundJob job = job_of(thread, *signs);
   jobs_[process.pid] = {*signs, job};
   return job;

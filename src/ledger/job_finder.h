@@ -26,6 +26,9 @@ struct FoundJob {
   ProcessId process;    ///< the one that the thread belongs to
   std::string command;  ///< the name of the process that started the others
   std::map<std::string, std::string> variables;
+  std::string script;  ///< JobProcesses::script_of
+  uint64_t cpus = 0;   ///< JobSigns::cpus
+  bool is_job = true;  ///< false: known to be no program of torch or Triton, or ended before anybody could look
 };
 
 /// Finds the job that a thread works for, from what the kernel tells of its processes:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "books.h"
+#include "history.h"
 #include "inductorfs/base/activity.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
@@ -56,11 +57,14 @@ Ledger::Ledger(LedgerOptions options)
     : options_(std::move(options)),
       finder_(std::make_unique<JobFinder>(options_.processes, options_.variables, options_.clock)),
       starts_(options_.start_ended ? std::make_unique<JobStarts>(options_.start_ended, options_.clock) : nullptr),
-      books_(std::make_unique<Guarded<Books>>(options_.clock)) {}
+      books_(std::make_unique<Guarded<Books>>(options_.clock)),
+      history_(options_.directory.empty() ? nullptr : std::make_unique<History>(options_.directory, options_.clock)) {}
 
 Ledger::~Ledger() { stop(); }
 
 void Ledger::start() {
+  if (history_) books_->with([this](Books& books) { history_->load_totals(books); });
+  count();
   thread_ = start_thread("ledger", [this](const std::stop_token&) { keep(); });
 }
 
@@ -101,7 +105,9 @@ void Ledger::wake() {
 
 bool Ledger::settle(Deadline deadline) {
   const uint64_t taken = queue_.with([](const Queue& queue) { return queue.taken; });
-  const auto is_entered = [taken](const Queue& queue) { return queue.stopping || queue.entered >= taken; };
+  const auto is_entered = [taken](const Queue& queue) {
+    return queue.stopping || (queue.loaded && queue.entered >= taken);
+  };
   return queue_.wait_until(deadline.at(), is_entered, is_entered);
 }
 
@@ -146,6 +152,14 @@ void Ledger::stop_asking() {
 }
 
 void Ledger::keep() {
+  if (history_) history_->load_jobs(*books_);
+  queue_.notify_with([](Queue& queue) { queue.loaded = true; });
+  enter_all();
+  if (history_) history_->save_now(*books_);
+}
+
+/// Until it is stopped.
+void Ledger::enter_all() {
   const auto is_stopping = [](const Queue& queue) { return queue.stopping; };
   const auto has_work = [](const Queue& queue) {
     return queue.stopping || !queue.waiting.empty() || !queue.published.empty();
@@ -160,6 +174,7 @@ void Ledger::keep() {
     });
     enter(notices, published);
     if (!notices.empty() || !published.empty()) count();
+    if (history_) history_->save(*books_);
     queue_.notify_with([done = notices.size() + published.size()](Queue& queue) { queue.entered += done; });
     if (options_.clock.now() - looked < kTick) continue;
     looked = options_.clock.now();
@@ -197,8 +212,8 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
 
 void Ledger::count() {
   if (options_.counters == nullptr) return;
-  const auto [sum, saved] =
-      books_->with([](const Books& books) { return std::make_pair(sum_of(books.total()), books.saved_ever()); });
+  const auto [sum, saved] = books_->with(
+      [](const Books& books) { return std::make_pair(sum_of(books.totals().tally), books.totals().saved_ever); });
   const auto set = [this](const std::string& name, uint64_t value) {
     options_.counters->get("keys." + name).set(value);
   };
@@ -206,7 +221,10 @@ void Ledger::count() {
   set("local", sum.local);
   set("cluster", sum.cluster);
   set("missed", sum.misses());
-  for (const auto& [why, count] : sum.missed) set("missed." + std::string(word_of(why)), count);
+  for (const vfs::UseKind why : ledger::misses()) {
+    const auto found = sum.missed.find(why);  // a series begins with 0, or rate() does not see its first event
+    set("missed." + std::string(word_of(why)), found == sum.missed.end() ? 0 : found->second);
+  }
   set("made", sum.made);
   set("published", sum.published);
   set("saved_ms", static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(saved).count()));

@@ -12,11 +12,22 @@ using config::Json;
 
 namespace {
 
+/// All that have a word.
+std::vector<vfs::UseKind> uses() {
+  constexpr int kMost = 64;
+  std::vector<vfs::UseKind> all;
+  for (int i = 0; i < kMost; ++i) {
+    if (!word_of(static_cast<vfs::UseKind>(i)).empty()) all.push_back(static_cast<vfs::UseKind>(i));
+  }
+  return all;
+}
+
 double seconds_of(std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); }
 
 Json family_report(const FamilyTally& tally) {
   Json missed = Json::object();
   for (const auto& [why, count] : tally.missed) missed[std::string(word_of(why))] = count;
+  for (const auto& [word, count] : tally.missed_otherwise) missed[word] = count;
   return Json::object({{"asked", tally.local + tally.cluster + tally.misses()},
                        {"local", tally.local},
                        {"cluster", tally.cluster},
@@ -141,6 +152,24 @@ std::string_view word_of(vfs::UseKind use) {
   return "";
 }
 
+bool is_hit(vfs::UseKind use) {
+  return use == vfs::UseKind::kLocal || use == vfs::UseKind::kCluster || use == vfs::UseKind::kFetched;
+}
+
+std::optional<vfs::UseKind> use_named(std::string_view word) {
+  const std::vector<vfs::UseKind> all = uses();
+  const auto found = std::ranges::find(all, word, word_of);
+  return found == all.end() ? std::nullopt : std::optional(*found);
+}
+
+std::vector<vfs::UseKind> misses() {
+  std::vector<vfs::UseKind> some = uses();
+  std::erase_if(some, [](vfs::UseKind use) {
+    return is_hit(use) || use == vfs::UseKind::kMade || use == vfs::UseKind::kAwaited;
+  });
+  return some;
+}
+
 FamilyTally sum_of(const Tally& tally) {
   FamilyTally sum;
   for (const auto& [family, one] : tally.families) sum.add(one);
@@ -148,10 +177,10 @@ FamilyTally sum_of(const Tally& tally) {
 }
 
 Json stats_report(const Books& books) {
-  return Json::object({{"since", config::utc(books.since())},
-                       {"all", tally_report(books.total())},
+  return Json::object({{"since", config::utc(books.totals().since)},
+                       {"all", tally_report(books.totals().tally)},
                        {"hour", tally_report(books.last_hour())},
-                       {"saved_s", seconds_of(books.saved())}});
+                       {"saved_s", seconds_of(books.totals().saved)}});
 }
 
 Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& others,

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "books.h"
 #include "inductorfs/config/json_forward.h"
@@ -20,6 +23,10 @@ using EnvironmentText = std::function<std::string(const std::string& environment
 [[nodiscard]] std::string text_of(const JobName& name);
 /// What people read of a miss's reason.
 [[nodiscard]] std::string_view word_of(vfs::UseKind use);
+/// Returns what has this word; empty: no use has.
+[[nodiscard]] std::optional<vfs::UseKind> use_named(std::string_view word);
+[[nodiscard]] bool is_hit(vfs::UseKind use);
+[[nodiscard]] std::vector<vfs::UseKind> misses();
 /// Returns the sum over all families.
 [[nodiscard]] FamilyTally sum_of(const Tally& tally);
 

@@ -28,7 +28,7 @@ using Reasons = std::map<std::string, Reason>;
 std::map<std::string, Json> found_out(const JobAccount& job, layout::Family family, vfs::UseKind why) {
   std::map<std::string, Json> reasons;
   for (const Miss& miss : job.misses) {
-    if (miss.family != family || miss.why != why || miss.explained.empty()) continue;
+    if (miss.family != family || miss.why != why || !miss.word.empty() || miss.explained.empty()) continue;
     Json explained = config::from_text(miss.explained);
     const std::string reason = config::text_at(explained, "reason");
     if (!reason.empty()) reasons[reason] = std::move(explained);
@@ -56,6 +56,7 @@ Json reasons_report(const JobAccount& job) {
       for (const auto& [reason, explained] : found) add(reasons, reason, family, is_one ? count : 1, explained);
       add(reasons, std::string(word_of(why)), family, count - asked, {});
     }
+    for (const auto& [word, count] : tally.missed_otherwise) add(reasons, word, family, count, {});
     add(reasons, std::string(word_of(vfs::UseKind::kRefused)), family, tally.refused, {});
   }
   std::vector<std::pair<std::string, Reason>> sorted(reasons.begin(), reasons.end());
@@ -77,12 +78,13 @@ Json misses_report(const JobAccount& job) {
   for (auto at = job.misses.rbegin(); at != job.misses.rend(); ++at) {
     const Json explained = at->explained.empty() ? Json::object() : config::from_text(at->explained);
     const std::string reason = config::text_at(explained, "reason");
+    const std::string why = at->word.empty() ? std::string(word_of(at->why)) : at->word;
     misses.push_back({{"at", config::utc(at->at)},
                       {"family", layout::rule_of(at->family).name},
                       {"path", at->path},
                       {"place", at->place},
-                      {"why", word_of(at->why)},
-                      {"reason", reason.empty() ? std::string(word_of(at->why)) : reason},
+                      {"why", why},
+                      {"reason", reason.empty() ? why : reason},
                       {"text", config::text_at(explained, "text")},
                       {"nearest", config::part_of(explained, "nearest")}});
   }

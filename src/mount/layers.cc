@@ -164,11 +164,12 @@ size_t descriptor_limit() {
   return std::max<size_t>(1, std::min<rlim_t>(usual, limit.rlim_cur / kShare));
 }
 
-std::unique_ptr<ledger::Ledger> open_ledger(Layers& layers) {
+std::unique_ptr<ledger::Ledger> open_ledger(const config::Settings& settings, Layers& layers) {
   // A graph has some 100 KiB; a model of vLLM has one for each kind of layer. It is in memory for a moment.
   constexpr uint64_t kLargestGraphs = uint64_t{16} << 20;
   ledger::LedgerOptions options;
   options.processes = job_processes_of(layers.examiner);
+  options.directory = settings.store + "/" + config::kLedger;
   options.counters = &layers.counters;
   options.variables = [writers = layers.host->writers()](pid_t thread) {
     return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
@@ -317,7 +318,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   if (read_heard(settings.store, cluster).freeze.frozen) layers->catalog->freeze(true);  // before anything is shown
   const int64_t catalog_time = lap();
 
-  layers->ledger = open_ledger(*layers);
+  layers->ledger = open_ledger(settings, *layers);
   INDUCTORFS_TRY_ASSIGN(layers->file_system, open_file_system(settings, ownership, *layers, takeover));
   log::info("mount.opened", {{"store_ms", store_time},
                              {"facts_ms", host_time},

@@ -34,7 +34,11 @@ std::string code(int number) {
 class BooksTest : public ::testing::Test {
  protected:
   static FoundJob job(pid_t pid, uid_t user = 1000) {
-    return {{user, "process", std::to_string(pid)}, {pid, 5}, "python3", {}};
+    FoundJob found;
+    found.name = {user, "process", std::to_string(pid)};
+    found.process = {pid, 5};
+    found.command = "python3";
+    return found;
   }
   static vfs::UseNotice notice(UseKind use, const std::string& path) {
     vfs::UseNotice one;
@@ -45,8 +49,8 @@ class BooksTest : public ::testing::Test {
   }
   void enter(UseKind use, const std::string& path, const FoundJob& of) { books_.enter(notice(use, path), of, {}); }
   FamilyTally tally(Family family) const {
-    const auto found = books_.total().families.find(family);
-    return found == books_.total().families.end() ? FamilyTally{} : found->second;
+    const auto found = books_.totals().tally.families.find(family);
+    return found == books_.totals().tally.families.end() ? FamilyTally{} : found->second;
   }
   std::vector<const JobAccount*> end_all() {
     const auto none = [](const ProcessId&) { return false; };
@@ -90,7 +94,7 @@ TEST_F(BooksTest, FetchesCountBytesAndTheSlowest) {
   EXPECT_EQ(tally(Family::kGeneratedCode).fetched, 2U);
   EXPECT_EQ(tally(Family::kGeneratedCode).bytes, 200U);
   EXPECT_EQ(books_.jobs().front()->slowest.path, code('d'));
-  EXPECT_EQ(books_.total().waited, seconds(4));
+  EXPECT_EQ(books_.totals().tally.waited, seconds(4));
 }
 
 TEST_F(BooksTest, SavedTimeIsNeverTooMuch) {
@@ -102,16 +106,16 @@ TEST_F(BooksTest, SavedTimeIsNeverTooMuch) {
   open('c', seconds(9));
   open('d', seconds(7));
   open('c', seconds(9));
-  EXPECT_EQ(books_.saved(), seconds(7)) << "torch took one of the candidates at most";
+  EXPECT_EQ(books_.totals().saved, seconds(7)) << "torch took one of the candidates at most";
   EXPECT_EQ(books_.jobs().front()->saved, seconds(7));
   enter(UseKind::kMade, key + "/" + std::string(51, 'e'), job(1));
-  EXPECT_EQ(books_.saved(), seconds(0)) << "it compiled all the same";
+  EXPECT_EQ(books_.totals().saved, seconds(0)) << "it compiled all the same";
   const std::string model = "torch_compile_cache/torch_aot_compile/" + std::string(64, 'a') + "/rank_0_0/model";
   for (int i = 0; i < 2; ++i) books_.enter(notice(UseKind::kCluster, model), job(1), seconds(5));
-  EXPECT_EQ(books_.saved(), seconds(5)) << "the key is the file's own, and counts once";
+  EXPECT_EQ(books_.totals().saved, seconds(5)) << "the key is the file's own, and counts once";
   enter(UseKind::kMade, model, job(1));
   open('c', seconds(9));
-  EXPECT_EQ(books_.saved(), seconds(0));
+  EXPECT_EQ(books_.totals().saved, seconds(0));
 }
 
 TEST_F(BooksTest, WhatIsPublishedCountsForWhoMadeIt) {
@@ -136,7 +140,7 @@ TEST_F(BooksTest, TheLastHourForgets) {
   EXPECT_EQ(sum_of(books_.last_hour()).misses(), 1U);
   clock_.advance(std::chrono::minutes(60));
   EXPECT_EQ(sum_of(books_.last_hour()).misses(), 0U);
-  EXPECT_EQ(sum_of(books_.total()).misses(), 2U);
+  EXPECT_EQ(sum_of(books_.totals().tally).misses(), 2U);
 }
 
 TEST_F(BooksTest, AJobEndsWithItsLastProcess) {
@@ -149,7 +153,7 @@ TEST_F(BooksTest, AJobEndsWithItsLastProcess) {
   EXPECT_NE(ended.front()->ended, 0);
   enter(UseKind::kNothing, code('b'), job(1));
   EXPECT_EQ(books_.jobs().front()->number, 2U) << "a later process of the same number is another job";
-  EXPECT_EQ(sum_of(books_.total()).misses(), 2U);
+  EXPECT_EQ(sum_of(books_.totals().tally).misses(), 2U);
 }
 
 TEST_F(BooksTest, WhatGrowsHasALimit) {

@@ -21,7 +21,10 @@ std::string source(char name) { return std::string(2, name) + "/c" + std::string
 class JobStartsTest : public ::testing::Test {
  protected:
   static FoundJob job(pid_t pid, const std::string& id = "7", const std::string& kind = "slurm") {
-    return {{1000, kind, id}, {pid, 5}, "python3", {}};
+    FoundJob found;
+    found.name = {1000, kind, id};
+    found.process = {pid, 5};
+    return found;
   }
   void ask(UseKind use, const std::string& path, const FoundJob& of) {
     vfs::UseNotice notice;

@@ -5,6 +5,7 @@ import re
 import pytest
 from inductorfs_testing import artefacts, places
 from inductorfs_testing.jobs import CODE, Job, job_of, query, text
+from inductorfs_testing.mounts import remount
 from inductorfs_testing.processes import run, wait_until
 
 def knows_entries(node, count):
@@ -103,3 +104,31 @@ def test_other_users_see_their_own_jobs_only(root, nodes):
 def test_one_mount_needs_no_name(nodes):
     several = nodes[0].cli("stats")
     assert several.code == 2 and "several mounts are here: name one of" in several.err
+
+
+def test_what_was_counted_outlives_each_worker(cluster):
+    node = cluster.quick("a")
+    with Job(node, artefacts.code("one"), make=True) as job, Job(node, artefacts.code("never")) as other:
+        node.sync()
+        before = query(node, "stats")["all"], job_of(node, job), job_of(node, other)
+        assert (before[0]["asked"], before[0]["missed"], before[0]["made"], before[0]["published"]) == (2, 2, 1, 1)
+
+        def is_same():
+            misses = query(node, "why-miss", "--job", str(before[2]["number"]))["misses"]
+            assert [miss["path"] for miss in misses] == [artefacts.code("never")]
+            return (query(node, "stats")["all"], job_of(node, job), job_of(node, other)) == before
+
+        assert node.cli("upgrade", node.cache).code == 0
+        assert is_same()
+        kept = [node.store / "ledger" / name for name in ("totals", *(str(one["number"]) for one in before[1:]))]
+        wait_until(lambda: all(path.exists() for path in kept) and '"published":1' in kept[0].read_text(), 20, "it to be kept")
+        node.next_worker(node.kill_worker())
+        assert is_same()
+    remembered = {one["job"]: one["number"] for one in query(node, "jobs")["jobs"]}
+    node.unmount()
+    remount(node, cluster)
+    assert query(node, "stats")["all"] == before[0]
+    with Job(node, artefacts.code("another")) as third:
+        assert job_of(node, third)["number"] > max(remembered.values())
+    assert {one["job"]: one["number"] for one in query(node, "jobs")["jobs"]}.items() >= remembered.items()
+    assert (node.counters()["keys.made"], node.counters()["keys.asked"]) == (1, 3), "an alert sees no reset"

@@ -43,6 +43,7 @@ struct User {
 inline constexpr const char* kCatalogFile = "catalog.sqlite";
 inline constexpr const char* kLocalFiles = "files";
 inline constexpr const char* kEnvironments = "environments";
+inline constexpr const char* kLedger = "ledger";
 
 [[nodiscard]] std::string default_store(const std::string& mountpoint, const User& user, const Environment&);
 /// Returns Python's tempfile.gettempdir(), except that no file is made to try the directory.

@@ -23,7 +23,7 @@
 
 /// Keeps account of what programs ask a mount for and make in it: in all, in the last hour, and for each job. The
 /// kernel answers by itself what it has kept, so that the figures are of first uses: a name that is asked for again may
-/// not count. They begin anew with each worker.
+/// not count. They go on with the next worker, where they have a directory.
 namespace inductorfs::ledger {
 
 /// A miss whose reason is to be found out while it is fresh.
@@ -35,11 +35,13 @@ struct MissQuestion {
 };
 
 class Books;
+class History;
 class JobFinder;
 class JobStarts;
 
 struct LedgerOptions {
   JobProcesses processes = processes_in("/proc");
+  std::string directory;         ///< keeps the books for the next worker; empty: they begin anew
   Counters* counters = nullptr;  ///< gets the totals as "keys.local" and so on
   const Clock& clock = system_clock();
   /// Returns the variables of a thread's process that name its job (fingerprint::Writers::job_variables).
@@ -60,7 +62,7 @@ struct LedgerOptions {
 class Ledger {
  public:
   static constexpr size_t kMostWaiting = 65'536;
-  /// The jobs that are remembered; of those that have ended the oldest go first, and each user has a share.
+  /// The jobs that are remembered, for a week; of those that have ended the oldest go first, and each user has a share.
   static constexpr size_t kMostJobs = 256;
   static constexpr size_t kMostJobsOfOne = 64;
   static constexpr size_t kMissesOfJob = 64;  ///< the last ones, with their paths
@@ -71,7 +73,7 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  /// Starts the thread. To be called once.
+  /// Reads the totals, and starts the thread, which reads the jobs. To be called once.
   void start();
   /// Ends it; what waits then is dropped. Idempotent.
   void stop();
@@ -109,6 +111,7 @@ class Ledger {
     uint64_t dropped = 0;
     uint64_t taken = 0;    ///< notices and published paths ever
     uint64_t entered = 0;  ///< of these
+    bool loaded = false;   ///< what an earlier worker has kept
     bool stopping = false;
   };
   struct Questions {
@@ -120,6 +123,7 @@ class Ledger {
   };
   void wake();
   void keep();
+  void enter_all();
   void enter(const std::vector<vfs::UseNotice>& notices, const std::vector<std::string>& published);
   void count();
   void close_ended();
@@ -130,6 +134,7 @@ class Ledger {
   const std::unique_ptr<JobFinder> finder_;  ///< confined to the thread
   const std::unique_ptr<JobStarts> starts_;  ///< too; nullptr: starts are not noted
   const std::unique_ptr<Guarded<Books>> books_;
+  const std::unique_ptr<History> history_;  ///< confined to the thread; nullptr: nothing is kept
   std::jthread thread_;
 };
 

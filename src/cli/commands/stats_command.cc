@@ -158,7 +158,7 @@ std::string jobs_text(std::string_view json) {
   const Json answer = config::from_text(json);
   std::string text;
   for (const Json& job : part_of(answer, "jobs")) text += job_text(job);
-  return text.empty() ? "no job has used this mount since its daemon started\n" : text;
+  return text.empty() ? "no job of the last week has used this mount\n" : text;
 }
 
 std::unique_ptr<Subcommand> stats_command() { return std::make_unique<StatsCommand>(); }

@@ -8,7 +8,6 @@
 
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/settings.h"
-#include "inductorfs/fingerprint/fingerprint.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -75,8 +74,7 @@ TEST(CommandLine, SaysWhatItTakes) {
 TEST(CommandLine, PrintsVersionAndHelp) {
   const CommandLine version = parse({"--version"});
   EXPECT_EQ(version.exit_code, 0);
-  const std::string gpu = fingerprint::has_gpu_facts() ? "compiled in" : "not compiled in";
-  EXPECT_EQ(version.text, std::string("inductorfs ") + INDUCTORFS_VERSION + "\nGPU facts: " + gpu + "\n");
+  EXPECT_EQ(version.text, std::string("inductorfs ") + INDUCTORFS_VERSION + "\n");
 
   const CommandLine help = parse({"mount", "--help"});
   EXPECT_EQ(help.exit_code, 0);

@@ -236,12 +236,6 @@ TEST(FindingOfKernel, WantsOneThatIsNewEnough) {
   }
 }
 
-TEST(FindingOfGpuFacts, NamesTheWayToHaveThem) {
-  EXPECT_EQ(finding_of_gpu_facts(true).kind, Kind::kGood);
-  EXPECT_EQ(finding_of_gpu_facts(false).kind, Kind::kNote);
-  EXPECT_NE(finding_of_gpu_facts(false).remedy.find("CUDA_HOME"), std::string::npos);
-}
-
 TEST(FindingOfAllowOther, ReadsTheFileAsFusermountDoes) {
   const TemporaryDirectory temporary;
   const std::string file = temporary / "fuse.conf";

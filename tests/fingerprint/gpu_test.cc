@@ -61,7 +61,7 @@ std::string detail(const Fact& fact, const std::string& key) {
 class GpuProbe : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::string(FAKE_CUDA_FOLDER).empty()) INDUCTORFS_LACKS("cuda.h: no test of the GPU probe ran");
+    if (std::string(FAKE_CUDA_FOLDER).empty()) INDUCTORFS_LACKS("a stand-in driver: no test of the GPU probe ran");
   }
 };
 

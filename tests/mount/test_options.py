@@ -284,7 +284,7 @@ def test_what_the_project_itself_uses_is_told_of_nothing(place):
                 text = file.read_text(errors="replace")
                 names |= set(re.findall(r"\bINDUCTORFS_[A-Z_]*[A-Z]\b(?!\()", text))
                 macros |= set(re.findall(r"(?:define |-D)(INDUCTORFS_[A-Z_]+)", text))
-    assert {"INDUCTORFS_TRY", "INDUCTORFS_WITH_CUDA"} <= macros  # which nobody sets
+    assert {"INDUCTORFS_TRY", "INDUCTORFS_WITH_GPU_KERNEL"} <= macros  # which nobody sets
     assert {"INDUCTORFS_FAIL_POINT", "INDUCTORFS_VENVS", "INDUCTORFS_CHAOS_SECONDS"} <= names
     options = {f"INDUCTORFS_{word.upper().replace('-', '_')}" for word in
                re.findall("^# ([a-z-]+):|^([a-z-]+) =", run([PROGRAM, "config", "show"], place.env(), 20).out, re.M) for word in word if word}

@@ -104,9 +104,6 @@ inline constexpr std::string_view kEngineFolderKey = "folder";
 /// code. It is a process of its own so that the daemon never holds a CUDA context and a hung driver cannot hang it.
 [[nodiscard]] int run_gpu_probe();
 
-/// Says whether the probe can ask the driver: a program that was built where cuda.h is not cannot.
-[[nodiscard]] bool has_gpu_facts();
-
 /// Runs the body of the short-lived process that reads a part of the facts for probe() and prints it.
 [[nodiscard]] int run_host_reader();
 

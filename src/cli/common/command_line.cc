@@ -14,7 +14,6 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
-#include "inductorfs/fingerprint/fingerprint.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -113,8 +112,7 @@ void give(const Words& words, CLI::App& app) {
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App app(kAbout, "inductorfs");
-  app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION + "\nGPU facts: " +
-                                        (fingerprint::has_gpu_facts() ? "compiled in" : "not compiled in"));
+  app.set_version_flag("--version", std::string("inductorfs ") + INDUCTORFS_VERSION);
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::unique_ptr<Subcommand>>> commands;
   for (const CommandRow& known : all_commands()) {

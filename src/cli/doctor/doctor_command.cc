@@ -85,7 +85,6 @@ class DoctorCommand final : public Subcommand {
     add(findings, finding_of_allow_other(settings.allow_other.value_or(false), ::geteuid(), kFuseConfiguration));
     utsname kernel{};
     if (::uname(&kernel) == 0) findings.push_back(finding_of_kernel(kernel.release));
-    findings.push_back(finding_of_gpu_facts(fingerprint::has_gpu_facts()));
     return findings;
   }
   /// What the options of a mount that may not stand yet lead to.

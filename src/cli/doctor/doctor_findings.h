@@ -69,8 +69,6 @@ using MountOf = std::function<std::string(const std::string& path)>;
 
 /// `release` is that of uname(2).
 [[nodiscard]] Diagnosis finding_of_kernel(const std::string& release);
-/// Whether this program can ask the driver of a host with a GPU.
-[[nodiscard]] Diagnosis finding_of_gpu_facts(bool compiled_in);
 /// Whether a user other than root may mount with --allow-other; `configuration` is /etc/fuse.conf.
 [[nodiscard]] std::optional<Diagnosis> finding_of_allow_other(bool wanted, uid_t user,
                                                               const std::string& configuration);

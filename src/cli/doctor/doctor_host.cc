@@ -105,12 +105,6 @@ Diagnosis finding_of_kernel(const std::string& release) {
   return {Kind::kBad, shown, "install Linux 5.4 or later"};
 }
 
-Diagnosis finding_of_gpu_facts(bool compiled_in) {
-  if (compiled_in) return {Kind::kGood, "the program can ask the driver of a GPU", {}};
-  return {Kind::kNote, "the program was built without cuda.h: on a host with a GPU most artefacts stay on that host",
-          "build it where a CUDA toolkit is, with CUDA_HOME set: docs/operations/package.md"};
-}
-
 std::optional<Diagnosis> finding_of_allow_other(bool wanted, uid_t user, const std::string& configuration) {
   if (!wanted || user == 0) return std::nullopt;
   const std::string text = read_regular(configuration, kFileLimit).value_or("");

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "fingerprint/facts/cuda_driver.h"
 #include "fingerprint/facts/gpu_kernel.h"
 
-#if INDUCTORFS_WITH_CUDA
-#include <cuda.h>
-#endif
-
 namespace inductorfs::fingerprint {
-
-#if INDUCTORFS_WITH_CUDA
 
 namespace {
 
@@ -59,11 +54,5 @@ std::string driver_error(void* library, int code) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   return message;
 }
-
-#else
-
-std::string driver_error(void* /*library*/, int code) { return "error " + std::to_string(code); }
-
-#endif
 
 }  // namespace inductorfs::fingerprint

@@ -2,8 +2,6 @@
 #include "fingerprint/facts/gpu_kernel.h"
 
 #if INDUCTORFS_WITH_GPU_KERNEL
-#include <cuda.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fingerprint/facts/cuda_driver.h"
 #include "gpu_kernel_image.h"
 
 namespace inductorfs::fingerprint {

@@ -12,13 +12,10 @@
 #include <system_error>
 #include <utility>
 
+#include "fingerprint/facts/cuda_driver.h"
 #include "fingerprint/facts/facts.h"
 #include "fingerprint/facts/gpu_kernel.h"
 #include "inductorfs/base/encoding.h"
-
-#if INDUCTORFS_WITH_CUDA
-#include <cuda.h>
-#endif
 
 namespace inductorfs::fingerprint {
 namespace {
@@ -40,8 +37,6 @@ int absent_library() {
   if (access(kControlDevice, F_OK) != 0) return answer("absent", "no driver: " + detail, kProbeAbsent);
   return answer("failed", std::string(kControlDevice) + " is there, but " + detail, kProbeFailed);
 }
-
-#if INDUCTORFS_WITH_CUDA
 
 constexpr int kNameLength = 256;
 constexpr int kDeviceLimit = 256;
@@ -235,25 +230,16 @@ int ask_driver(const Driver& driver) {
   return describe_all(driver, version, count);
 }
 
-#endif
-
 }  // namespace
-
-bool has_gpu_facts() { return INDUCTORFS_WITH_CUDA != 0; }
 
 int run_gpu_probe() {
   // Never closed: the driver has threads by then, and this process ends.
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absent_library();
-#if INDUCTORFS_WITH_CUDA
   Driver driver;
   if (!load(library, driver))
     return answer("failed", "the driver is too old: libcuda.so.1 lacks a function that the probe needs", kProbeFailed);
   return ask_driver(driver);
-#else
-  return answer("failed", "libcuda.so.1 is there, but this program was built without CUDA (meson -Dcuda=enabled)",
-                kProbeFailed);
-#endif
 }
 
 }  // namespace inductorfs::fingerprint

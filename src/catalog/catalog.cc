@@ -409,6 +409,7 @@ CatalogStatus CatalogImpl::status() const {
   parts_->tree.read([&](const EntryTree& tree) {
     status.entries = tree.visible();
     status.start_lists = tree.start_lists();
+    status.scopes = tree.scopes().all().size();
     status.hidden = tree.known() - tree.visible() - status.start_lists;
   });
   status.frozen = parts_->frozen;

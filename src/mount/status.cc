@@ -57,6 +57,7 @@ Json remote_part(const StatusFacts& facts) {
                {"publishes", !facts.settings.remote.empty() && why_nothing_is_published(facts.settings).empty()},
                {"read_only", facts.settings.read_only}};
   if (facts.server.facts) part.update(server_part(*facts.server.facts));
+  if (facts.server.missing_nodes) part["missing_nodes"] = *facts.server.missing_nodes;
   return part;
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
+#include <sstream>
 
 #include "inductorfs/config/json.h"
 #include "inductorfs/mount/sharing.h"
@@ -346,6 +348,32 @@ TEST(MetricsText, HasTheZeroBeforeTheFirstEvent) {
   EXPECT_EQ(text_of(INDUCTORFS_VERSION).find("remote_reachable"), std::string::npos) << "a gauge has no such value";
   EXPECT_EQ(text_of(INDUCTORFS_VERSION).find("evicted_keys"), std::string::npos) << "no server has told";
   EXPECT_EQ(text_of("0.0.1").find("corrupt"), std::string::npos) << "whether that daemon counts it is not known";
+}
+
+TEST(NodesText, SumsWhatIsToldAndTellsWhoIsBehind) {
+  const auto answer = config::from_text(R"({"nodes":[
+    {"id":"a","host":"one","mountpoint":"/m","version":"2","started":1000,"scope_count":50,"queued":4,"foreign":0,"age_s":3,
+     "counters":{"fetch.blobs":7,"keys.local":1,"keys.cluster":8,"keys.missed":1,"keys.made":2,"keys.saved_ms":90000}},
+    {"id":"b","host":"two","mountpoint":"/m","version":"2","scope_count":1,"queued":10,"age_s":69,"is_stale":true,
+     "counters":{"keys.local":0,"keys.cluster":0,"keys.missed":0,"keys.made":0,"keys.saved_ms":0}},
+    {"id":"c","host":"old","mountpoint":"/m","version":"1","age_s":1,"frozen":true,"counters":{"fetch.blobs":5}}],
+   "missing":[{"host":"three","mountpoint":"/m","age_s":4000,"is_gone":true},{"host":"four","mountpoint":"/m","age_s":100}]})");
+  const std::string text = nodes_text(answer, 5000);
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    static const std::regex gap("  +");
+    rows.emplace_back(std::sregex_token_iterator(line.begin(), line.end(), gap, -1), std::sregex_token_iterator());
+  }
+  using Row = std::vector<std::string>;
+  const auto from = [&](size_t row) { return Row(rows[row].begin() + 4, rows[row].end()); };
+  EXPECT_EQ(from(1), (Row{"50", "4", "0", "7", "10", "90%", "2", "90 s", "3 s", "serving"})) << text;
+  EXPECT_EQ(from(2), (Row{"1", "10", "-", "-", "0", "-", "0", "0 s", "69 s", "stale"})) << text;
+  EXPECT_EQ(from(3), (Row{"-", "-", "-", "5", "-", "-", "-", "-", "1 s", "frozen"})) << "an earlier release tells less";
+  EXPECT_NE(text.find("gone since 1970-01-01"), std::string::npos) << text;
+  EXPECT_EQ(rows[5].back(), "stale");
+  EXPECT_NE(text.find("\ntotal: 10 asked, 90% of them found, 2 made, 90 s saved\n3 mounts; "), std::string::npos)
+      << text;
 }
 
 TEST(ServerText, SaysWhatItWasTold) {

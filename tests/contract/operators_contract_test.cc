@@ -35,6 +35,25 @@ TEST_P(OperatorsContract, ARecordIsListedUntilItsMountLeaves) {
   EXPECT_EQ(nodes()[0].id, "bb");
 }
 
+TEST_P(OperatorsContract, AMountThatIsRememberedIsMissingUntilItIsForgotten) {
+  const auto missing = [&](Milliseconds least) {
+    std::vector<std::string> names;
+    const auto found = other.operators->list_missing_nodes(least, soon());
+    for (const auto& one : found.value()) names.push_back(one.name);
+    std::ranges::sort(names);
+    return names;
+  };
+  ASSERT_TRUE(remote.operators->remember_node("one", soon()));
+  ASSERT_TRUE(other.operators->remember_node(std::string("\0\xff\n", 3), soon()));
+  ASSERT_TRUE(remote.operators->remember_node("one", soon()));
+  EXPECT_EQ(missing({}), (std::vector<std::string>{std::string("\0\xff\n", 3), "one"}));
+  EXPECT_EQ(missing(kMissingAfter), std::vector<std::string>());
+  remote.operators->forget_node("one", soon());
+  EXPECT_EQ(missing({}), std::vector<std::string>{std::string("\0\xff\n", 3)});
+  EXPECT_EQ(remote.operators->remember_node(std::string(kNodeNameLimit + 1, 'x'), soon()).error().code(),
+            ErrorCode::kInvalid);
+}
+
 TEST_P(OperatorsContract, ARecordHasALimit) {
   EXPECT_TRUE(remote.operators->beat("aa", std::string(kNodeRecordLimit, 'x'), soon()));
   EXPECT_EQ(nodes()[0].text.size(), kNodeRecordLimit);

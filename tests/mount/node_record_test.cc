@@ -18,5 +18,15 @@ TEST(NodeRecord, DeepAndLongOnesAreNone) {
   EXPECT_FALSE(parse_node_record(longest + "]}").is_object());
 }
 
+TEST(NodeRecord, ANameIsReadAsItWasMadeAndNothingElseIs) {
+  const auto read = parse_node_name(node_name("node-7", "/a \"b\""));
+  EXPECT_EQ(read.value("host", ""), "node-7");
+  EXPECT_EQ(read.value("mountpoint", ""), "/a \"b\"");
+  for (const char* other :
+       {"", "x", "[]", R"(["a"])", R"(["a", 1])", R"({"host": "a"})", "[[[[[", R"(["a","b","c"])"}) {
+    EXPECT_FALSE(parse_node_name(other).is_object()) << other;
+  }
+}
+
 }  // namespace
 }  // namespace inductorfs::mount

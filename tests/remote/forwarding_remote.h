@@ -102,6 +102,13 @@ class ForwardingOperators : public Operators {
   [[nodiscard]] Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline deadline) override {
     return inner_->list_nodes(limit, deadline);
   }
+  [[nodiscard]] Result<void> remember_node(const std::string& name, Deadline deadline) override {
+    return inner_->remember_node(name, deadline);
+  }
+  void forget_node(const std::string& name, Deadline deadline) override { inner_->forget_node(name, deadline); }
+  [[nodiscard]] Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds least, Deadline deadline) override {
+    return inner_->list_missing_nodes(least, deadline);
+  }
   [[nodiscard]] Result<OrdersNow> read_orders(Deadline deadline) override { return inner_->read_orders(deadline); }
   [[nodiscard]] Result<bool> replace_orders(const std::string& before, const std::string& after,
                                             Deadline deadline) override {

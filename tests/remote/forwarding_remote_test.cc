@@ -66,6 +66,14 @@ class Recorder final : public Blobs, public Index, public Operators {
   }
   void leave(const std::string& id, Deadline) override { calls_.push_back("leave " + id); }
   Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline) override { return std::vector<NodeRecord>(limit); }
+  Result<void> remember_node(const std::string& name, Deadline) override {
+    calls_.push_back("remember_node " + name);
+    return {};
+  }
+  void forget_node(const std::string& name, Deadline) override { calls_.push_back("forget_node " + name); }
+  Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds least, Deadline) override {
+    return std::vector<MissingNode>{{"missing", least}};
+  }
   Result<OrdersNow> read_orders(Deadline) override { return OrdersNow{"orders", 7}; }
   Result<bool> replace_orders(const std::string& before, const std::string& after, Deadline) override {
     calls_.push_back("replace_orders " + before + " " + after);
@@ -136,6 +144,9 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatAnOperatorAsks) {
   EXPECT_EQ(operators.beat("aa", "record", soon())->orders, "orders");
   operators.leave("aa", soon());
   EXPECT_EQ(operators.list_nodes(4, soon())->size(), 4U);
+  EXPECT_TRUE(operators.remember_node("name", soon()));
+  operators.forget_node("name", soon());
+  EXPECT_EQ(operators.list_missing_nodes(Milliseconds{9}, soon())->front().age, Milliseconds{9});
   EXPECT_EQ(operators.read_orders(soon())->server_time, 7);
   EXPECT_TRUE(operators.replace_orders("x", "y", soon()).value());
   EXPECT_EQ(operators
@@ -144,8 +155,8 @@ TEST_F(ForwardingRemoteTest, PassesOnWhatAnOperatorAsks) {
                 ->looked_at,
             3U);
   EXPECT_EQ(operators.remove_blob(digest, soon()).error().code(), ErrorCode::kBusy);
-  EXPECT_EQ(calls, (std::vector<std::string>{"beat aa record", "leave aa", "replace_orders x y", "purge bb all dry",
-                                             "remove_blob"}));
+  EXPECT_EQ(calls, (std::vector<std::string>{"beat aa record", "leave aa", "remember_node name", "forget_node name",
+                                             "replace_orders x y", "purge bb all dry", "remove_blob"}));
 }
 
 TEST_F(ForwardingRemoteTest, PassesOnWhatIsAsked) {

@@ -59,5 +59,25 @@ TEST_F(RedisNodes, ARegistrationOutlivesRecordsAndIsNotForgottenBeforeTheNext) {
   EXPECT_GT(run({"PTTL", nodes.registry}).integer, 5 * kNodeLifetime.count());
 }
 
+TEST_F(RedisNodes, MissingMountsAreRememberedForAWeekAndAsManyAsMayBe) {
+  ASSERT_TRUE(remote.operators->remember_node("one", soon()));
+  EXPECT_GT(run({"PTTL", nodes.seen}).integer, kMissingLifetime.count() - 60'000);
+  const auto list = [&] { return remote.operators->list_missing_nodes(kMissingAfter, soon()).value(); };
+  EXPECT_TRUE(list().empty());
+  // What a killed mount leaves; the server's clock cannot be put forward.
+  const int64_t now = remote.operators->read_orders(soon())->server_time;
+  run({"ZADD", nodes.seen, std::to_string(now - kMissingAfter.count() - 5000), "killed"});
+  run({"ZADD", nodes.seen, std::to_string(now - kMissingLifetime.count() - 5000), "long ago"});
+  run({"ZADD", nodes.seen, std::to_string(now - kMissingAfter.count()), std::string(kNodeNameLimit + 1, 'x')});
+  ASSERT_TRUE(remote.operators->remember_node("one", soon()));
+  ASSERT_EQ(list().size(), 1U);
+  EXPECT_EQ(list()[0].name, "killed");
+  EXPECT_GE(list()[0].age, kMissingAfter);
+  run({"SET", nodes.seen, "of another type"});
+  EXPECT_TRUE(list().empty());
+  ASSERT_TRUE(remote.operators->remember_node("one", soon()));
+  EXPECT_EQ(run({"ZCARD", nodes.seen}).integer, 1);
+}
+
 }  // namespace
 }  // namespace inductorfs::remote

@@ -96,6 +96,7 @@ struct CatalogStatus {
   uint64_t entries = 0;
   uint64_t hidden = 0;
   uint64_t start_lists = 0;  ///< entries that no root shows by design (layout/start_list.h)
+  uint64_t scopes = 0;       ///< that are followed
   uint64_t queued = 0;
   bool frozen = false;   ///< Catalog::freeze()
   bool sending = false;  ///< a group is being published right now, perhaps one that was begun before freeze()

@@ -38,9 +38,9 @@ struct ClusterRequest {
 [[nodiscard]] config::Json server_part(const remote::ServerFacts& facts);
 
 /// Does what is asked, and returns a JSON object: `nodes` with what each mount has said of itself (bounded, and
-/// printable only through config::text_at()), `age_s`, for kNodes `server` (server_part()) and, after an order,
-/// `obeyed`; of a purge also what it found.
-/// Blocks for `acknowledged`, and as long as the server needs to be walked; `cancelled` ends the wait.
+/// printable only through config::text_at()), `age_s`, for kNodes `missing`, `server` (server_part()) and, after an
+/// order, `obeyed`; of a purge also what it found. Blocks for `acknowledged`, and as long as the server needs to be
+/// walked; `cancelled` ends the wait.
 [[nodiscard]] Result<config::Json> run_cluster_request(remote::Index& index, remote::Operators& cluster,
                                                        const ClusterRequest& request,
                                                        const std::function<bool()>& cancelled);

@@ -21,6 +21,8 @@ class RemoteWatch {
  public:
   struct Knowledge {
     std::optional<remote::ServerFacts> facts;
+    /// Mounts that ended without saying so; empty where the server does not tell.
+    std::optional<size_t> missing_nodes{};
     std::string wrong;  ///< why this server cannot be used; empty as long as no unusable server has answered
   };
 

@@ -24,12 +24,24 @@ inline constexpr size_t kNodeIdLimit = 64;              ///< lower-case hex digi
 inline constexpr size_t kNodeRecordLimit = 8ULL << 10;  ///< bytes
 inline constexpr size_t kNodesLimit = 4096;             ///< records of one cluster; the oldest registrations go first
 inline constexpr size_t kOrdersLimit = 64ULL << 10;     ///< bytes
+inline constexpr size_t kNodeNameLimit = 2ULL << 10;    ///< bytes
+/// How often a mount has itself remembered, and after how long without that it is missing: two may be lost.
+inline constexpr Milliseconds kRememberInterval{60'000};
+inline constexpr Milliseconds kMissingAfter{150'000};
+/// How long a missing mount is remembered.
+inline constexpr Milliseconds kMissingLifetime{7LL * 24 * 3600 * 1000};
 
 /// What a mount has written about itself.
 struct NodeRecord {
   std::string id;
   std::string text;    ///< up to kNodeRecordLimit bytes of anything
   Milliseconds age{};  ///< since the heartbeat, by the server's clock
+};
+
+/// A mount that was remembered, and has not been since.
+struct MissingNode {
+  std::string name;    ///< as the mount gave it, or anybody
+  Milliseconds age{};  ///< since it was remembered, by the server's clock
 };
 
 /// The answer to a heartbeat.
@@ -83,6 +95,18 @@ class Operators {
   virtual void leave(const std::string& /*id*/, Deadline /*deadline*/) {}
   /// Lists the records whose lifetime is not over, at most `limit`.
   [[nodiscard]] virtual Result<std::vector<NodeRecord>> list_nodes(size_t /*limit*/, Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+  /// Remembers for kMissingLifetime that a mount of this name is there, at most kNodesLimit of them: the oldest go
+  /// first. A name is 1 .. kNodeNameLimit bytes, and the same after the host was started again.
+  [[nodiscard]] virtual Result<void> remember_node(const std::string& /*name*/, Deadline /*deadline*/) {
+    return fail(ErrorCode::kNotSupported);
+  }
+  /// Forgets it, because it ends as it should: nobody misses it. Best effort.
+  virtual void forget_node(const std::string& /*name*/, Deadline /*deadline*/) {}
+  /// Lists whom nobody has remembered for `least`, the oldest first, at most kNodesLimit.
+  [[nodiscard]] virtual Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds /*least*/,
+                                                                            Deadline /*deadline*/) {
     return fail(ErrorCode::kNotSupported);
   }
   [[nodiscard]] virtual Result<OrdersNow> read_orders(Deadline /*deadline*/) { return fail(ErrorCode::kNotSupported); }

@@ -112,6 +112,8 @@ constexpr std::array kFigures{
     Figure{"remote_reachable", Kind::kGauge, "remote", "reachable", "1 while the server answers."},
     Figure{"remote_publishes", Kind::kGauge, "remote", "publishes",
            "1 if the mount publishes what its jobs write; 0 with --no-publish, --read-only or no --remote."},
+    Figure{"missing_nodes", Kind::kGauge, "remote", "missing_nodes",
+           "Mounts of the cluster that ended in the last 7 days without an unmount, and have not come back."},
     Figure{"remote_memory_bytes", Kind::kGauge, "remote", "memory_used", "Memory that the server uses."},
     Figure{"remote_memory_limit_bytes", Kind::kGauge, "remote", "memory_limit",
            "The most that the server may use (maxmemory); 0: there is none."},
@@ -203,7 +205,7 @@ std::string histogram_family(const Json& mounts, const Durations& durations) {
 /// The value of a figure that is not in the answer. The daemon makes some counters at their first event only; without
 /// the 0 before it, rate() would not see that event. What a daemon of another version has is not known.
 std::string absent_value(const Json& mount, const Figure& figure) {
-  const bool counted = figure.kind == Kind::kCounter && figure.part == std::string_view("counters") &&
+  const bool counted = figure.kind != Kind::kGauge && figure.part == std::string_view("counters") &&
                        part_of(mount, figure.part).is_object() && text_at(mount, "version") == INDUCTORFS_VERSION;
   return counted ? "0" : "";
 }

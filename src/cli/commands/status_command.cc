@@ -33,6 +33,9 @@ std::string remote_text(const Json& remote) {
   const bool up = reachable != remote.end() && reachable->is_boolean() && reachable->get<bool>();
   std::string text = text_at(remote, "address") + (up ? ", reachable" : ", NOT reachable");
   if (up) text += server_text(remote);
+  if (const uint64_t missing = number_at(remote, "missing_nodes"); up && missing > 0) {
+    text += ", " + std::to_string(missing) + (missing == 1 ? " node" : " nodes") + " MISSING (inductorfs nodes)";
+  }
   if (!up && !text_at(remote, "last_error").empty()) text += ": " + text_at(remote, "last_error");
   if (up && !text_at(remote, "refuses_writes").empty()) text += ", REFUSES WRITES";
   if (flag_at(remote, "read_only")) return text + "; --read-only: this mount changes nothing there";

@@ -17,6 +17,7 @@
 #include "inductorfs/layout/scope.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
+#include "mount/cluster/heartbeat.h"
 #include "mount/cluster/node_record.h"
 #include "mount/cluster/orders.h"
 #include "mount/cluster/remote_options.h"
@@ -35,6 +36,8 @@ constexpr Milliseconds kAskPatience{5'000};
 constexpr Milliseconds kScopePatience{600'000};
 constexpr Milliseconds kExaminePatience{10'000};
 constexpr Milliseconds kAcknowledgePause{500};
+/// Two heartbeats with a record have not come.
+constexpr Milliseconds kStaleAfter = 2 * (Heartbeat::kRecordInterval + Heartbeat::kInterval * 5 / 4);
 constexpr size_t kOrderIdBytes = 8;
 /// Other operators who order at the same time.
 constexpr int kOrderAttempts = 10;
@@ -64,7 +67,9 @@ Result<Json> nodes_of(Operators& cluster) {
   Json nodes = Json::array();
   for (const remote::NodeRecord& record : records) {
     const Json told = parse_node_record(record.text);
-    Json node = Json::object({{"id", record.id}, {"age_s", static_cast<uint64_t>(record.age.count() / 1000)}});
+    Json node = Json::object({{"id", record.id},
+                              {"age_s", static_cast<uint64_t>(record.age.count() / 1000)},
+                              {"is_stale", record.age > kStaleAfter}});
     if (told.is_object()) {
       for (const auto& [name, value] : told.items()) {
         if (!node.contains(name)) node[name] = value;
@@ -76,6 +81,26 @@ Result<Json> nodes_of(Operators& cluster) {
   }
   sort(nodes);
   return nodes;
+}
+
+/// The mounts that were there and have ended without saying so, and those that seem to: `is_gone` tells them apart.
+Result<Json> missing_of(Operators& cluster, const Json& nodes) {
+  INDUCTORFS_TRY_ASSIGN(const auto found, cluster.list_missing_nodes(remote::kNodeLifetime, soon()));
+  std::set<std::pair<std::string, std::string>> there;
+  const auto place = [](const Json& node) {
+    return std::pair(config::text_at(node, "host"), config::text_at(node, "mountpoint"));
+  };
+  for (const Json& node : nodes) there.insert(place(node));
+  Json missing = Json::array();
+  for (const remote::MissingNode& one : found) {
+    Json node = parse_node_name(one.name);
+    if (!node.is_object() || there.contains(place(node))) continue;
+    node["age_s"] = static_cast<uint64_t>(one.age.count() / 1000);
+    node["is_gone"] = one.age >= remote::kMissingAfter;
+    missing.push_back(std::move(node));
+  }
+  sort(missing);
+  return missing;
 }
 
 using HasObeyed = std::function<bool(const Json& node)>;
@@ -333,7 +358,9 @@ Result<Json> run_cluster_request(Index& index, Operators& cluster, const Cluster
   const auto server = cluster.probe(soon());
   Json part = server ? server_part(*server) : Json::object({{"error", server.error().to_string()}});
   if (part.empty()) part["error"] = "this user of the server may not ask it: see INFO in its ACL";
-  return Json::object({{"nodes", std::move(nodes)}, {"server", std::move(part)}});
+  Json answer = Json::object({{"nodes", std::move(nodes)}, {"server", std::move(part)}});
+  if (auto missing = missing_of(cluster, answer["nodes"])) answer["missing"] = std::move(*missing);
+  return answer;
 }
 
 Result<std::vector<remote::ServerExamination>> examine_servers(const config::Settings& settings) {

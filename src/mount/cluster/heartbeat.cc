@@ -19,6 +19,7 @@
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
+#include "mount/cluster/node_record.h"
 
 namespace inductorfs::mount {
 
@@ -33,9 +34,10 @@ constexpr Milliseconds kLogPatience{1'500};
 constexpr size_t kIdDigits = 32;
 constexpr size_t kScopesShown = 32;
 constexpr size_t kScopeDigits = 16;
-constexpr size_t kPathShown = 512;
 constexpr std::array kCounters{"lookup.first_touch", "lookup.not_now",    "lookup.lost",        "fetch.blobs",
-                               "fetch.bytes",        "publish.published", "publish.kept_local", "publish.refused"};
+                               "fetch.bytes",        "publish.published", "publish.kept_local", "publish.refused",
+                               "keys.local",         "keys.cluster",      "keys.missed",        "keys.made",
+                               "keys.saved_ms"};
 
 Milliseconds jittered(Milliseconds time) {
   thread_local std::minstd_rand random(std::random_device{}());
@@ -57,6 +59,7 @@ Heartbeat::Heartbeat(const config::Settings& settings, Layers& layers)
     : settings_(settings),
       layers_(layers),
       id_(id_of(layers.origin, settings.store)),
+      name_(node_name(config::printable(layers.origin.substr(0, layers.origin.find('/'))), settings.mountpoint)),
       started_(std::time(nullptr)),
       cluster_(cluster_id(log::redact_url(settings.remote), settings.prefix)),
       state_(State{.heard = read_heard(settings.store, cluster_)}) {}
@@ -73,6 +76,7 @@ void Heartbeat::stop() {
 void Heartbeat::leave() {
   if (settings_.remote.empty() || !layers_.remote.operators->health().reachable) return;
   layers_.remote.operators->leave(id_, Deadline::after(kLeavePatience));
+  layers_.remote.operators->forget_node(name_, Deadline::after(kLeavePatience));
 }
 
 void Heartbeat::run() {
@@ -110,11 +114,19 @@ Heartbeat::Next Heartbeat::beat() {
       sent_at_ = now;
     }
     done = obey(answer->orders, news);
+    if (!text.empty()) have_remembered(now);
   }
   if (done) layers_.catalog->permit_publishing(std::chrono::steady_clock::now() + kPermission);
   const auto queue = layers_.catalog->status();
   if (!done || (queue.frozen && queue.sending)) return Next::kRetry;
   return news ? Next::kSoon : Next::kUsual;  // the operator waits for the acknowledgement
+}
+
+/// Best effort: whoever may not write it is missed by nobody.
+void Heartbeat::have_remembered(SteadyTime now) {
+  if (remembered_at_ != SteadyTime{} && now - remembered_at_ < remote::kRememberInterval) return;
+  remembered_at_ = now;
+  (void)layers_.remote.operators->remember_node(name_, Deadline::after(kPatience));
 }
 
 void Heartbeat::note_listed(const std::string& why_not) {
@@ -210,17 +222,18 @@ std::string Heartbeat::record() const {
   const auto queue = layers_.catalog->status();
   Json counters = Json::object();
   for (const char* name : kCounters) {
-    if (const auto found = all.find(name); found != all.end()) counters[name] = found->second;
+    const auto found = all.find(name);
+    counters[name] = found == all.end() ? 0 : found->second;  // some are made at their first event
   }
   return config::to_line(Json::object({{"v", 1},
                                        {"host", config::printable(layers_.origin.substr(0, layers_.origin.find('/')))},
-                                       {"mountpoint", config::printable(settings_.mountpoint.substr(0, kPathShown))},
+                                       {"mountpoint", shown_mountpoint(settings_.mountpoint)},
                                        {"version", INDUCTORFS_VERSION},
                                        {"codec", codec::kNewestCodec},
                                        {"uid", own_uid()},
                                        {"started", started_},
                                        {"scopes", std::move(shown)},
-                                       {"scope_count", scopes.size()},
+                                       {"scope_count", std::max<uint64_t>(queue.scopes, scopes.size())},
                                        {"queued", queue.queued},
                                        {"foreign", layers_.file_system->inspection().status().foreign},
                                        {"counters", std::move(counters)},

@@ -63,6 +63,7 @@ class Heartbeat {
 
   void run();
   [[nodiscard]] Next beat();
+  void have_remembered(SteadyTime now);
   void note_listed(const std::string& why_not);
   void note_refused(const Error& error);
   /// Returns false when something is left to be done.
@@ -75,10 +76,12 @@ class Heartbeat {
   const config::Settings& settings_;
   Layers& layers_;
   const std::string id_;
+  const std::string name_;  ///< mount::node_name()
   const std::time_t started_;
   const std::string cluster_;  ///< cluster_id()
   std::string sent_;           ///< the record that was sent last; confined to the thread, as the next
   SteadyTime sent_at_{};
+  SteadyTime remembered_at_{};
   Guarded<State> state_;
   Guarded<bool> stopping_{false};
   std::jthread thread_;

@@ -2,6 +2,7 @@
 #include "mount/cluster/node_record.h"
 
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/paths.h"
 
 namespace inductorfs::mount {
 
@@ -17,6 +18,21 @@ config::Json parse_node_record(const std::string& text) {
   };
   Json parsed = Json::parse(text, look, false);
   return is_fine ? parsed : Json();
+}
+
+std::string shown_mountpoint(const std::string& mountpoint) {
+  constexpr size_t kPathShown = 512;
+  return config::printable(mountpoint.substr(0, kPathShown));
+}
+
+std::string node_name(const std::string& host, const std::string& mountpoint) {
+  return config::to_line(config::Json::array({host, shown_mountpoint(mountpoint)}));
+}
+
+config::Json parse_node_name(const std::string& name) {
+  const config::Json parts = parse_node_record(name);
+  const bool is_name = parts.is_array() && parts.size() == 2 && parts[0].is_string() && parts[1].is_string();
+  return is_name ? config::Json::object({{"host", parts[0]}, {"mountpoint", parts[1]}}) : config::Json();
 }
 
 }  // namespace inductorfs::mount

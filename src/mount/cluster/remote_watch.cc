@@ -124,7 +124,10 @@ void RemoteWatch::learn() {
       log::warning("mount.remote_warning", {{"remote", address_}, {"what", warning}});
     }
   }
+  const auto missing = facts ? remote_.list_missing_nodes(remote::kMissingAfter, Deadline::after(kProbePatience))
+                             : Result<std::vector<remote::MissingNode>>();
   knowledge_.with([&](Knowledge& knowledge) {
+    knowledge.missing_nodes = facts && missing ? std::optional(missing->size()) : std::nullopt;
     knowledge.wrong = facts ? std::string() : facts.error().what();
     if (facts) knowledge.facts = std::move(*facts);
   });

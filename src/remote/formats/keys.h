@@ -55,13 +55,14 @@ inline void tell_followers(const Conversation& channel, const ScopeKeys& keys, s
 /// The keys of the mounts' records and of an operator's orders; the braces make them one slot of a Redis Cluster.
 ///     :registry  ZSET: the ids of mounts by the server's time of their last registration, in milliseconds
 ///     :node:<id> STRING: what a mount says of itself, as it has written it; lives for kNodeLifetime
+///     :seen      ZSET: the names of mounts by the server's time when they had themselves remembered, in milliseconds
 ///     :orders    STRING: what an operator has ordered
 /// Immutable value.
 struct NodeKeys {
   explicit NodeKeys(const std::string& prefix)
-      : base(prefix + ":{nodes}"), registry(base + ":registry"), orders(base + ":orders") {}
+      : base(prefix + ":{nodes}"), registry(base + ":registry"), seen(base + ":seen"), orders(base + ":orders") {}
   [[nodiscard]] std::string node(const std::string& id) const { return base + ":node:" + id; }
-  std::string base, registry, orders;
+  std::string base, registry, seen, orders;
 };
 
 }  // namespace inductorfs::remote

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What mounts tell an operator about themselves, and what an operator tells all mounts.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "remote/formats/keys.h"
@@ -52,22 +53,31 @@ void note_writes(const std::vector<Reply>& replies, bool writes, WriteCondition&
   }
 }
 
-/// Puts a mount into the registry, and begins the lifetimes anew. Returns why the server refused; empty if it took it.
-Result<std::string> register_node(Conversation& channel, const NodeKeys& keys, const std::string& id,
-                                  const Lifetime& orders_lifetime) {
-  const std::string lifetime = std::to_string(kRegistryLifetime.count());
+/// Puts a mount into a set of mounts by time, and begins its lifetime anew; then what is `more`. Returns why the server
+/// refused; empty if it took it.
+Result<std::string> put_into(Conversation& channel, const std::string& key, const std::string& member,
+                             Milliseconds lifetime, std::vector<redis::Command> more) {
+  const std::string lives = std::to_string(lifetime.count());
   const std::string most = std::to_string(kNodesLimit);
-  const std::vector<redis::Command> commands = {
-      {"EVAL", register_scope_script(), "1", keys.registry, id, lifetime, most},
-      {"PEXPIRE", keys.registry, lifetime},
-      {"PEXPIRE", keys.orders, orders_lifetime.text}};
+  std::vector<redis::Command> commands = {{"EVAL", register_scope_script(), "1", key, member, lives, most},
+                                          {"PEXPIRE", key, lives}};
+  std::ranges::move(more, std::back_inserter(commands));
   INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
   // A key of another type is nobody's of ours, and would keep every mount out for good.
   if (replies[0].is_error() && replies[0].text.find("WRONGTYPE") != std::string::npos) {
-    INDUCTORFS_TRY_ASSIGN(auto again, channel.call_all({{"UNLINK", keys.registry}, commands[0], commands[1]}));
+    INDUCTORFS_TRY_ASSIGN(auto again, channel.call_all({{"UNLINK", key}, commands[0], commands[1]}));
     replies[0] = std::move(again[1]);
   }
   return replies[0].is_error() ? redis::to_error(replies[0]).what() : std::string();
+}
+
+/// The answer to TIME in milliseconds since 1970.
+Result<int64_t> time_in(const Reply& reply) {
+  if (reply.kind != Reply::Kind::kArray || reply.items.size() != 2) return fail(redis::to_error(reply));
+  constexpr int64_t kMost = int64_t{1} << 40;  // seconds
+  const int64_t seconds = std::strtoll(reply.items[0].text.c_str(), nullptr, 10);
+  const int64_t microseconds = std::strtoll(reply.items[1].text.c_str(), nullptr, 10);
+  return std::clamp<int64_t>(seconds, 0, kMost) * 1000 + std::clamp<int64_t>(microseconds, 0, 999'999) / 1000;
 }
 
 }  // namespace
@@ -104,7 +114,8 @@ Result<BeatAnswer> RedisRemote::beat(const std::string& id, std::string_view rec
     // A server that was emptied, or has evicted the registry, names nobody; what it may not be asked is not known.
     const bool is_named = replies[2].kind == Reply::Kind::kString;
     if (!registers && is_named) return {};
-    INDUCTORFS_TRY_ASSIGN(answer.not_listed, register_node(channel, keys, id, orders_lifetime));
+    INDUCTORFS_TRY_ASSIGN(answer.not_listed, put_into(channel, keys.registry, id, kRegistryLifetime,
+                                                      {{"PEXPIRE", keys.orders, orders_lifetime.text}}));
     return {};
   }));
   if (registers) shared_->registered.with([&](SteadyTime& last) { last = now; });
@@ -162,21 +173,57 @@ Result<std::vector<NodeRecord>> RedisRemote::list_nodes(size_t limit, Deadline d
   return found;
 }
 
+Result<void> RedisRemote::remember_node(const std::string& name, Deadline deadline) {
+  if (session_.options().read_only) return no_orders();
+  if (name.empty() || name.size() > kNodeNameLimit) return fail(ErrorCode::kInvalid, "no name of a mount");
+  const NodeKeys keys(session_.options().prefix);
+  return session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    INDUCTORFS_TRY_ASSIGN(const auto why, put_into(channel, keys.seen, name, kMissingLifetime, {}));
+    return why.empty() ? Result<void>() : fail(ErrorCode::kNotPermitted, why);
+  });
+}
+
+void RedisRemote::forget_node(const std::string& name, Deadline deadline) {
+  if (session_.options().read_only) return;
+  const NodeKeys keys(session_.options().prefix);
+  (void)session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    const auto reply = channel.call({"ZREM", keys.seen, name});
+    return reply ? Result<void>() : fail(reply.error());
+  });
+}
+
+Result<std::vector<MissingNode>> RedisRemote::list_missing_nodes(Milliseconds least, Deadline deadline) {
+  if (session_.options().read_only) return no_orders();  // its user need not have the right to TIME
+  const NodeKeys keys(session_.options().prefix);
+  std::vector<MissingNode> found;
+  INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
+    found.clear();
+    INDUCTORFS_TRY_ASSIGN(const auto time, channel.call({"TIME"}));
+    INDUCTORFS_TRY_ASSIGN(const int64_t now, time_in(time));
+    INDUCTORFS_TRY_ASSIGN(
+        auto listed, channel.call({"ZRANGE", keys.seen, "-inf", std::to_string(now - least.count()), "BYSCORE", "LIMIT",
+                                   "0", std::to_string(kNodesLimit), "WITHSCORES"}));
+    if (is_of_wrong_type(listed)) return {};  // the next mount that is remembered mends it
+    if (listed.kind != Reply::Kind::kArray) return fail(redis::to_error(listed));
+    for (size_t i = 0; i + 1 < listed.items.size(); i += 2) {
+      const int64_t at = std::clamp<int64_t>(std::strtoll(listed.items[i + 1].text.c_str(), nullptr, 10), 0, now);
+      if (listed.items[i].text.size() > kNodeNameLimit) continue;
+      found.push_back({std::move(listed.items[i].text), Milliseconds(now - at)});
+    }
+    return {};
+  }));
+  return found;
+}
+
 Result<OrdersNow> RedisRemote::read_orders(Deadline deadline) {
   const NodeKeys keys(session_.options().prefix);
   OrdersNow now;
   INDUCTORFS_TRY(session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
     INDUCTORFS_TRY_ASSIGN(auto replies,
                           channel.call_all({{"TIME"}, {"GETRANGE", keys.orders, "0", last_byte_of_orders()}}));
-    const Reply& time = replies[0];
-    if (time.kind != Reply::Kind::kArray || time.items.size() != 2) return fail(redis::to_error(time));
+    INDUCTORFS_TRY_ASSIGN(now.server_time, time_in(replies[0]));
     if (replies[1].is_error() && !is_of_wrong_type(replies[1])) return fail(redis::to_error(replies[1]));
     now.text = orders_in(replies[1]);
-    constexpr int64_t kMost = int64_t{1} << 40;  // seconds
-    const int64_t seconds = std::strtoll(time.items[0].text.c_str(), nullptr, 10);
-    const int64_t microseconds = std::strtoll(time.items[1].text.c_str(), nullptr, 10);
-    now.server_time =
-        std::clamp<int64_t>(seconds, 0, kMost) * 1000 + std::clamp<int64_t>(microseconds, 0, 999'999) / 1000;
     return {};
   }));
   return now;

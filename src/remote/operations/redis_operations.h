@@ -75,6 +75,9 @@ class RedisRemote final : public Blobs, public Index, public Operators, public L
   void leave(const std::string& id, Deadline deadline) override;
   /// Records of mounts that anybody has put there under an id that is none are left out ("remote.bad_nodes").
   Result<std::vector<NodeRecord>> list_nodes(size_t limit, Deadline deadline) override;
+  Result<void> remember_node(const std::string& name, Deadline deadline) override;
+  void forget_node(const std::string& name, Deadline deadline) override;
+  Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds least, Deadline deadline) override;
   Result<OrdersNow> read_orders(Deadline deadline) override;
   Result<bool> replace_orders(const std::string& before, const std::string& after, Deadline deadline) override;
   Result<PurgeReport> purge(const ScopeId& scope, const std::function<bool(const codec::Entry&)>& selects, bool dry_run,

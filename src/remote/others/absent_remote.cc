@@ -24,6 +24,8 @@ class AbsentRemote final : public Blobs, public Index, public Operators, public 
   Result<std::vector<ScopeInformation>> list_scopes(size_t, Deadline) override { return absent(); }
   Result<BeatAnswer> beat(const std::string&, std::string_view, Deadline) override { return absent(); }
   Result<std::vector<NodeRecord>> list_nodes(size_t, Deadline) override { return absent(); }
+  Result<void> remember_node(const std::string&, Deadline) override { return absent(); }
+  Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds, Deadline) override { return absent(); }
   Result<OrdersNow> read_orders(Deadline) override { return absent(); }
   Result<ServerFacts> probe(Deadline) override { return absent(); }
   [[nodiscard]] Health health() const override { return {false, "off", why_}; }

@@ -48,6 +48,7 @@ struct ClusterState {
   std::unordered_map<codec::Digest, std::string> frames;
   std::deque<ScopeInformation> announced;                           // newest first
   std::map<std::string, std::pair<std::string, SteadyTime>> nodes;  // id, record and its heartbeat
+  std::map<std::string, SteadyTime> seen;                           // names, when they were remembered
   std::string orders;
   struct Held {
     std::string holder;
@@ -310,6 +311,24 @@ class MemoryRemote final : public Blobs, public Index, public Operators, public 
         if (age < kNodeLifetime && records.size() < limit) records.push_back({id, node.first, age});
       }
       return records;
+    });
+  }
+  Result<void> remember_node(const std::string& name, Deadline /*deadline*/) override {
+    if (name.empty() || name.size() > kNodeNameLimit) return fail(ErrorCode::kInvalid, "no name of a mount");
+    cluster_->state().with([&](ClusterState& state) { state.seen[name] = std::chrono::steady_clock::now(); });
+    return {};
+  }
+  void forget_node(const std::string& name, Deadline /*deadline*/) override {
+    cluster_->state().with([&](ClusterState& state) { state.seen.erase(name); });
+  }
+  Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds least, Deadline /*deadline*/) override {
+    return cluster_->state().with([&](const ClusterState& state) {
+      std::vector<MissingNode> missing;
+      for (const auto& [name, at] : state.seen) {
+        const auto age = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - at);
+        if (age >= least) missing.push_back({name, age});
+      }
+      return missing;
     });
   }
   Result<OrdersNow> read_orders(Deadline /*deadline*/) override {

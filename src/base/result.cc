@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/base/result.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
@@ -116,6 +117,12 @@ std::string Error::to_string() const {
   std::string text(inductorfs::to_string(code_));
   if (!what_.empty()) text.append(": ").append(what_);
   return text;
+}
+
+std::string Error::text() const {
+  std::string words = what_.empty() ? std::string(inductorfs::to_string(code_)) : what_;
+  if (what_.empty()) std::ranges::replace(words, '_', ' ');
+  return words;
 }
 
 Error Error::with_context(std::string_view context) && {

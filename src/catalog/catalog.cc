@@ -387,7 +387,7 @@ Result<void> CatalogImpl::drain(Deadline deadline) {
         for (const auto& path : durable.queue.paths(kErrorPaths)) what += " " + path;
         if (parts_->stopping) what += "; the catalog was stopped";
         if (parts_->frozen) what += "; the cluster is frozen: lift that with inductorfs freeze --lift";
-        if (last) what += "; last error: " + last->to_string();
+        if (last) what += "; last error: " + last->text();
         const bool away = parts_->stopping || parts_->frozen || (last && last->code() == ErrorCode::kUnavailable);
         return fail(away ? ErrorCode::kUnavailable : ErrorCode::kTimedOut, std::move(what));
       });

@@ -54,7 +54,7 @@ class Checker {
   /// Why the group can never be published; empty when it can.
   [[nodiscard]] std::string fault_of(const std::string& payload) const {
     const auto publish = decode_publish(payload);
-    if (!publish) return publish.error().to_string();
+    if (!publish) return publish.error().text();
     for (const auto& entry : publish->entries) {
       if (!store_.has(entry.digest)) return entry.path + " has no blob " + entry.digest.to_hex();
     }

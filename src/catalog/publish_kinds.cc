@@ -43,7 +43,7 @@ class StoreSource final : public remote::BlobSource {
     if (!info) return gone(digest, "is no longer in the store");
     auto blob = store_.open_blob(digest);
     if (!blob && is_of_host(blob.error().code())) return fail(std::move(blob).error());
-    if (!blob) return gone(digest, "cannot be read: " + blob.error().to_string());
+    if (!blob) return gone(digest, "cannot be read: " + blob.error().text());
     bool by_sink = false;
     const auto read = [&](char* out, size_t size, uint64_t at) { return blob->read(out, size, at); };
     auto outcome = codec::encode_frame(read, info->size, digest, piece, [&](std::string_view bytes) -> Result<void> {
@@ -54,7 +54,7 @@ class StoreSource final : public remote::BlobSource {
     });
     if (!outcome && !by_sink && outcome.error().code() == ErrorCode::kCorrupt) {
       store_.discard(digest);
-      return gone(digest, "is damaged: " + outcome.error().to_string());
+      return gone(digest, "is damaged: " + outcome.error().text());
     }
     return outcome;
   }
@@ -138,7 +138,7 @@ Result<Publisher::Sent> Publisher::send(const remote::PublishGroup& group) {
   }
   const ErrorCode code = outcome.error().code();
   if (code == ErrorCode::kInvalid || code == ErrorCode::kTooLarge) {
-    return Sent{{}, Outcome{ended(PublishState::kRefused, outcome.error().to_string()), {}}};
+    return Sent{{}, Outcome{ended(PublishState::kRefused, outcome.error().text()), {}}};
   }
   return fail(std::move(outcome).error());
 }
@@ -297,7 +297,7 @@ Result<Publisher::Merge> Publisher::merge(const codec::Entry& ours, const codec:
   INDUCTORFS_TRY_ASSIGN(auto other, bytes_of(theirs.digest, true));
   if (!other) return Merge{ours, false, std::nullopt};
   auto merged = layout::merge_system_autotune(*mine, *other);
-  if (!merged) return Merge{ours, false, merged.error().to_string()};
+  if (!merged) return Merge{ours, false, merged.error().text()};
   if (*merged == *other) return Merge{theirs, true, std::nullopt};
   if (*merged == *mine) return Merge{ours, false, std::nullopt};
   INDUCTORFS_TRY_ASSIGN(auto digest, parts_.store.put(*merged));

@@ -188,7 +188,7 @@ void Publisher::publish_one(Work work) {
   }
   if (!outcome && !is_temporary(outcome.error()) && (enough || code == ErrorCode::kCorrupt)) {
     Outcome given_up;
-    given_up.report = {{}, PublishState::kRefused, outcome.error().to_string(), std::nullopt};
+    given_up.report = {{}, PublishState::kRefused, outcome.error().text(), std::nullopt};
     outcome = std::move(given_up);
   }
   if (outcome && outcome->report.state == PublishState::kQueued) {
@@ -212,7 +212,7 @@ void Publisher::park(const Item& item, const Error& error) {
     QueueIndex::Item* queued = durable.queue.find(item.id);
     if (queued == nullptr) return;  // replaced or dropped meanwhile
     const auto doublings = std::min<uint64_t>(queued->attempts++, kAttemptLimit);
-    queued->error = error.to_string();
+    queued->error = error.text();
     queued->not_before = std::chrono::steady_clock::now() +
                          backoff_.jittered(std::min(Backoff::kFirst * (int64_t{1} << doublings), kParkedMost));
     parts_.metrics.parked.set(durable.queue.parked());
@@ -239,7 +239,7 @@ void Publisher::try_later(const Item& item, const Error& error) {
     durable.last_error = error;
     QueueIndex::Item* queued = durable.queue.find(item.id);
     if (queued == nullptr) return;  // replaced or dropped meanwhile
-    queued->error = error.to_string();
+    queued->error = error.text();
     // An outage is not the group's fault and does not use its attempts up.
     parts_.count_failure(durable.database.note_failure(item.id, queued->error, queued->attempts));
   });

@@ -9,6 +9,7 @@
 
 #include "inductorfs/base/clock.h"
 #include "inductorfs/base/log.h"
+#include "inductorfs/config/paths.h"
 
 namespace inductorfs::host {
 namespace {
@@ -23,6 +24,19 @@ constexpr size_t kEarlierLimit = 2 * ThisHost::kMostEnvironments;
 /// How long a program waits at its first lookup, and once more before it makes something, while its packages are read
 /// that this host has never seen: 0.4 s for torch 2.15 with Triton (tests/bench/fingerprint_costs learn).
 constexpr Milliseconds kJobPatience{5'000};
+
+/// The first of the variables that count, by which people tell one environment from another. A job chose the values.
+std::string variables_text(std::string_view value) {
+  constexpr size_t kShown = 4;
+  constexpr size_t kMostBytes = 64;
+  std::string text;
+  size_t count = 0;
+  for (const std::string_view line : fingerprint::lines_of(value)) {
+    if (line.find('=') == std::string_view::npos || ++count > kShown) continue;
+    text += (text.empty() ? "with " : " ") + config::printable(line.substr(0, kMostBytes));
+  }
+  return count > kShown ? text + " and " + std::to_string(count - kShown) + " more variables" : text;
+}
 
 bool have_same_values(const Fingerprint& one, const Fingerprint& other) {
   return std::all_of(std::begin(fingerprint::kAllFacets), std::end(fingerprint::kAllFacets), [&](Facet facet) {
@@ -292,7 +306,7 @@ std::string ThisHost::environment_text(std::string_view job) const {
   }
   const Fact& variables = facts->get(Facet::kEnvironment);
   if (variables.known && !variables.value.empty() && !variables.is_none()) {
-    add("with " + std::to_string(std::count(variables.value.begin(), variables.value.end(), '=')) + " variables");
+    add(variables_text(variables.value));
   }
   return text;
 }

@@ -34,6 +34,13 @@ constexpr Milliseconds kSettlePatience{1000};
 /// For why they missed something to be found out.
 constexpr Milliseconds kExplainPatience{3000};
 
+/// Adds why the server was not asked, which the first of its errors says.
+Error with_server(const Answers::Sources& from, const Error& error) {
+  const remote::Operators::Health health = from.layers.remote.operators->health();
+  if (from.settings.remote.empty() || health.reachable) return error;
+  return unreached(from.settings, Error(error.code(), health.last_error + "; " + error.what()));
+}
+
 ledger::Ledger& settled_account(const Layers& layers) {
   (void)layers.ledger->settle(Deadline::after(kSettlePatience));
   return *layers.ledger;
@@ -147,7 +154,8 @@ Result<std::string> Answers::sync(Deadline deadline, const std::function<bool()>
     // Jobs have to end before there is room, and an operator a freeze.
     const ErrorCode code = done.error().code();
     const bool is_held = code == ErrorCode::kUnavailable && catalog.frozen();
-    if (deadline.passed() || cancelled() || code == ErrorCode::kNoSpace || is_held) return fail(done.error());
+    const bool gives_up = deadline.passed() || cancelled() || code == ErrorCode::kNoSpace || is_held;
+    if (gives_up) return fail(is_held ? done.error() : with_server(from_, done.error()));
     // An answer before the slice is over means that the remote is away now; it may be back before the deadline.
     const bool stopping = ending_.wait_until(
         deadline.earlier(kSyncPause).at(), [](bool now) { return now; }, [](bool now) { return now; });

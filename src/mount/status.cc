@@ -209,7 +209,7 @@ void add_supervision(const StatusFacts& facts, Json& warnings) {
   }
 }
 
-void add_of_host(const StatusFacts& facts, const vfs::FileSystemStatus& files, Json& warnings) {
+void add_of_host(const StatusFacts& facts, Json& warnings) {
   const std::shared_ptr<const host::HostState> host = facts.layers.host->state();
   if (const std::string warning = sharing_warning(facts.settings, host->facts); !warning.empty()) {
     warnings.push_back(warning);
@@ -219,7 +219,6 @@ void add_of_host(const StatusFacts& facts, const vfs::FileSystemStatus& files, J
     warnings.push_back(std::move(warning));
   }
   for (std::string& warning : facts.layers.host->lacking()) warnings.push_back(std::move(warning));
-  for (std::string& warning : crowded_roots(facts.settings, files)) warnings.push_back(std::move(warning));
   for (const std::string& kept : facts.news.kept) {
     warnings.push_back("the last probe did not learn a fact, so its earlier value counts until " +
                        std::to_string(host::HostWatch::kConfirmations) + " probes in a row have failed: " + kept);
@@ -259,7 +258,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
                        (stuck.waits_for_disk ? "; look at the disks"
                                              : "; if it stays stuck, run inductorfs upgrade to start another worker"));
   }
-  add_of_host(facts, files, warnings);
+  add_of_host(facts, warnings);
   if (const uint64_t count = facts.layers.ledger->unexplained(); count > 0) {
     warnings.push_back(std::to_string(count) + (count == 1 ? " miss has" : " misses have") +
                        " no reason that is known: this is a defect of inductorfs; report what inductorfs why-miss "

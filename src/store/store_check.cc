@@ -73,7 +73,7 @@ class Checker {
     if (!digest || blob_path(*digest) != path) return found_foreign(path, "its name is not a blob's in this folder");
     const auto file = open_at(dir(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (!file || ::fstat(file->get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-      return found_foreign(path, file ? "not a regular file" : file.error().to_string());
+      return found_foreign(path, file ? "not a regular file" : file.error().text());
     }
     const auto actual = codec::digest_of_file(file->get());
     if (actual && *actual == *digest) {
@@ -83,8 +83,7 @@ class Checker {
       store_.inodes.emplace(info.st_ino, *digest);
       return;
     }
-    Finding finding{
-        path, actual ? "its bytes have the digest " + actual->to_hex() : actual.error().to_string(), false, {}};
+    Finding finding{path, actual ? "its bytes have the digest " + actual->to_hex() : actual.error().text(), false, {}};
     if (repair_ && ::unlinkat(dir(), path.c_str(), 0) == 0) finding.repair = "removed";
     findings_.add(std::move(finding));
   }
@@ -119,7 +118,7 @@ class Checker {
     const auto records = Pack::read_records(dir(), number);
     if (!records) return found_foreign(Pack::index_path(number), records.error().what());
     const auto file = open_at(dir(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    if (!file) return found_foreign(path, file.error().to_string());
+    if (!file) return found_foreign(path, file.error().text());
     for (const auto& [place, record] : *records) {
       if (!record.live) continue;
       const auto actual = BlobFile(Fd(::fcntl(file->get(), F_DUPFD_CLOEXEC, 0)), record.offset, record.size).digest();
@@ -128,12 +127,11 @@ class Checker {
         if (store_.blobs.emplace(record.digest, record.size).second) store_.bytes += record.size;
         continue;
       }
-      Finding finding{
-          path + " at " + std::to_string(record.offset),
-          "blob " + record.digest.to_hex() + ": its bytes " +
-              (actual ? "have the digest " + actual->to_hex() : "cannot be read: " + actual.error().to_string()),
-          false,
-          {}};
+      Finding finding{path + " at " + std::to_string(record.offset),
+                      "blob " + record.digest.to_hex() + ": its bytes " +
+                          (actual ? "have the digest " + actual->to_hex() : "cannot be read: " + actual.error().text()),
+                      false,
+                      {}};
       if (repair_ && Pack::drop_record(dir(), number, place)) finding.repair = "removed";
       findings_.add(std::move(finding));
     }

@@ -52,7 +52,10 @@ class [[nodiscard]] Error {
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
   /// Returns "code: text", for logs and the command line.
+  /// For the log: "unavailable: connection refused".
   [[nodiscard]] std::string to_string() const;
+  /// For people: "connection refused"; where nobody has said more, what the code means.
+  [[nodiscard]] std::string text() const;
   /// Returns the same error with "context: " before its text; the code stays.
   [[nodiscard]] Error with_context(std::string_view context) &&;
 

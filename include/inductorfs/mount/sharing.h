@@ -31,11 +31,6 @@ namespace inductorfs::mount {
 /// if no such process has written (`writes`), and where the mount examines no writers.
 [[nodiscard]] std::string namespace_warning(const config::Settings& settings, uint64_t writes);
 
-/// Returns one line for each cache root that programs of several environments use, with the remedy; those of ten roots
-/// at most. A root counts while the kernel knows names in it.
-[[nodiscard]] std::vector<std::string> crowded_roots(const config::Settings& settings,
-                                                     const vfs::FileSystemStatus& files);
-
 /// Says of which user some programs are, and why their environment is not known: "2 programs of uid 1000: ...".
 [[nodiscard]] std::string unknown_text(const fingerprint::UnknownJobs& jobs);
 

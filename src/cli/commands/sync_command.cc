@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
 #include "cli/common/answer_text.h"
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
@@ -32,6 +34,8 @@ class SyncCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Milliseconds timeout = std::chrono::seconds(timeout_);
+    const auto status = ask_daemon_at(path_, control::status_request(), kQueryPatience, environment);
+    if (status) say_what_it_waits_for(config::from_text(*status));
     const auto done = ask_daemon_at(path_, control::sync_request(timeout), timeout + kQueryPatience, environment);
     if (!done) return fail_query(done.error(), json_);
     Json report = config::from_text(*done);
@@ -46,12 +50,32 @@ class SyncCommand final : public Subcommand {
   }
 
  private:
+  /// At once: who waits for a minute in silence looks for the fault elsewhere.
+  void say_what_it_waits_for(const Json& status) const {
+    const std::string awaited = awaited_text(status);
+    if (awaited.empty() || timeout_ == 0) return;
+    (void)std::fprintf(stderr, "inductorfs: waits %lld s at most: %s\n", static_cast<long long>(timeout_),
+                       awaited.c_str());
+  }
+
   std::string path_;
   int64_t timeout_ = 60;
   bool json_ = false;
 };
 
 }  // namespace
+
+std::string awaited_text(const Json& status) {
+  const Json& remote = part_of(status, "remote");
+  if (!flag_at(remote, "configured")) return {};
+  const std::string server = "the server " + config::text_at(remote, "address");
+  if (!flag_at(remote, "reachable")) {
+    const std::string why = config::text_at(remote, "last_error");
+    return server + " does not answer" + (why.empty() ? "" : ": " + why);
+  }
+  const std::string why = config::text_at(remote, "refuses_writes");
+  return why.empty() ? why : server + " takes nothing since " + config::text_at(remote, "refuses_since") + ": " + why;
+}
 
 std::string sync_text(const Json& report) {
   if (report.contains("remote") && !flag_at(report, "remote")) {

@@ -35,6 +35,8 @@ namespace inductorfs::cli {
 /// Returns what a purge found, or did, and which mounts have obeyed.
 [[nodiscard]] std::string purge_text(const config::Json& answer);
 [[nodiscard]] std::string explanation_text(std::string_view json);
+/// Returns what a `sync` waits for, by the daemon's status; empty where it has not to wait for the server.
+[[nodiscard]] std::string awaited_text(const config::Json& status);
 /// Returns "published 23 groups; kept 4 artefacts on this host: why; why"; empty for another version's answer without
 /// numbers.
 [[nodiscard]] std::string sync_text(const config::Json& report);

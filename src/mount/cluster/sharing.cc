@@ -81,24 +81,6 @@ std::string namespace_warning(const config::Settings& settings, uint64_t writes)
          "namespace of the host (hostPID)";
 }
 
-std::vector<std::string> crowded_roots(const config::Settings& settings, const vfs::FileSystemStatus& files) {
-  constexpr size_t kMost = 10;
-  std::map<std::string, size_t> environments;
-  for (const vfs::RootStatus& root : files.first_roots) {
-    if (!root.environment.empty()) ++environments[root.path];
-  }
-  std::vector<std::string> lines;
-  for (const auto& [path, count] : environments) {
-    if (count < 2 || lines.size() >= kMost) continue;
-    const std::string root = settings.mountpoint + (path.empty() ? "" : "/" + config::printable(path));
-    lines.push_back("programs of " + std::to_string(count) + " environments use " + root +
-                    ": each sees what fits it, and the kernel keeps fewer names; give each environment a directory of "
-                    "its own, as in TORCHINDUCTOR_CACHE_DIR=" +
-                    root + "/NAME");
-  }
-  return lines;
-}
-
 std::string unknown_text(const fingerprint::UnknownJobs& jobs) {
   return std::to_string(jobs.processes) + (jobs.processes == 1 ? " program" : " programs") + " of uid " +
          std::to_string(jobs.user) + ": " + config::printable(jobs.why);

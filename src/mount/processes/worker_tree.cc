@@ -246,7 +246,7 @@ std::string build(const std::vector<ShownPlace>& places, const config::Settings&
   }
   if (!become_root_of_namespace()) return failed("make the tree the root");
   const auto error = settings.worker ? try_as(*settings.worker, settings.store, {}) : Result<int>(0);
-  if (!error) return error.error().to_string();
+  if (!error) return error.error().text();
   errno = *error;
   return *error == 0 ? std::string() : failed("serve in the tree");
 }

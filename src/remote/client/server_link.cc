@@ -40,7 +40,7 @@ ServerLink::ServerLink(redis::Endpoint endpoint, const RemoteOptions& options, C
 bool ServerLink::resting() const { return breaker_.refuses(now()) || fetches_.refuses(now()); }
 
 void ServerLink::refused(const Error& error) {
-  condition_.with([&](Condition& condition) { condition.last_error = error.to_string(); });
+  condition_.with([&](Condition& condition) { condition.last_error = error.text(); });
   if (fetches_.failed(Breaker::Ticket::kNormal, now())) breaker_opened_.add();
 }
 
@@ -68,7 +68,7 @@ Result<void> ServerTurn::admit() {
   admitted_ = ticket_ != Breaker::Ticket::kRefused && fetch_ticket_ != Breaker::Ticket::kRefused;
   if (admitted_) return {};
   link_->refused_.add();
-  return fail(ErrorCode::kUnavailable, "resting after: " + link_->condition().last_error);
+  return fail(ErrorCode::kUnavailable, link_->condition().last_error + "; it is asked again in a moment");
 }
 
 bool ServerTurn::take_idle() {
@@ -143,7 +143,7 @@ void ServerTurn::abandon() {
 void ServerTurn::settle(const Error& error, bool server_fault) {
   link_->condition_.with([&](ServerLink::Condition& condition) {
     if (server_fault) condition.reachable = false;
-    if (error.code() != ErrorCode::kBusy) condition.last_error = error.to_string();
+    if (error.code() != ErrorCode::kBusy) condition.last_error = error.text();
   });
   if (!server_fault) return abandon();
   admitted_ = false;

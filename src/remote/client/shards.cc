@@ -109,7 +109,7 @@ Result<void> Shards::prepare(const CallTerms& terms) {
       adopt(state, std::move(*map));
       return {};
     }
-    state.error = map.error().to_string();
+    state.error = map.error().text();
     return state.told ? Result<void>() : fail(map.error());
   });
 }
@@ -226,7 +226,7 @@ void Shards::ended(const Result<void>& outcome) {
     if (outcome) {
       state.said.clear();
     } else if (outcome.error().code() != ErrorCode::kBusy) {
-      state.said = outcome.error().to_string();
+      state.said = outcome.error().text();
     }
   });
 }

@@ -305,7 +305,7 @@ Result<PublishOutcome> RedisRemote::publish(const PublishGroup& group, BlobSourc
   INDUCTORFS_TRY_ASSIGN(auto encoded, encode_group(group));
   const Breaker::Ticket ticket = writes.admit(std::chrono::steady_clock::now());
   if (ticket == Breaker::Ticket::kRefused) {
-    return fail(ErrorCode::kUnavailable, "the server refused to write a moment ago");
+    return fail(ErrorCode::kUnavailable, writes_->refusal().why + "; it is asked again in a moment");
   }
   PublishJob job(session_, group, encoded, source);
   auto outcome = session_.run(Use::kPublish, deadline, [&](Conversation& channel) { return job.run(channel); });

@@ -61,7 +61,7 @@ Result<void> Fit::check(const codec::Entry& entry, std::optional<std::string_vie
   const ErrorCode code = fits.error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return fits;
   if (!verified) INDUCTORFS_TRY(verify_stored(entry));
-  hide(entry, fits.error().to_string(), age);
+  hide(entry, fits.error().text(), age);
   return fits;
 }
 

@@ -90,7 +90,7 @@ std::string Parcels::aside(std::string_view what) {
 
 Result<void> Parcels::unpack(const Site& site, const catalog::KnownEntry& known) {
   auto done = lay_out(site, known);
-  note_refusal(site, known.entry.digest, done ? std::string() : done.error().to_string());
+  note_refusal(site, known.entry.digest, done ? std::string() : done.error().text());
   return done;
 }
 

@@ -116,7 +116,7 @@ void Recovery::set_aside(const std::string& path, const Error& why, bool torn) {
   const bool stays = path.empty() || (why.code() == ErrorCode::kInternal && !torn);
   const auto moved = stays ? Result<std::string>(fail(why)) : disk_.set_aside(path);
   const std::string outcome = moved ? "set aside as files/" + *moved + " in the store; look at it and remove it"
-                                    : "cannot be read, and stays as it is: " + moved.error().to_string();
+                                    : "cannot be read, and stays as it is: " + moved.error().text();
   if (is_told("recovery.set_aside")) {
     log::error("recovery.set_aside", {{"path", shown}, {"why", why.to_string()}, {"outcome", outcome}});
   }

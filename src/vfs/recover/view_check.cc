@@ -44,7 +44,7 @@ class Checker {
  private:
   void check_directory(const std::string& path) {
     auto items = tree_.list(LocalTree::view(path));
-    if (!items) return cannot_read(path, items.error().to_string());
+    if (!items) return cannot_read(path, items.error().text());
     for (const auto& item : *items) {
       const std::string child = path.empty() ? item.name : join(path, item.name);
       if (child.size() > LocalTree::kPathLimit) {

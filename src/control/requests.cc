@@ -125,7 +125,7 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   if (operation == "explain") return explain(mount, parsed, guest);
   if (operation == "nodes") return ask_cluster(mount, parsed, peer);
   const std::optional<uid_t> seen = is_owner ? std::nullopt : std::optional(peer.uid);
-  if (operation == "stats") return succeed(mount.stats());
+  if (operation == "stats") return succeed(mount.stats(seen));
   if (operation == "jobs") return succeed(mount.jobs(seen));
   if (operation == "misses") {
     const auto job = member<int64_t>(parsed, "job", 0);

@@ -24,8 +24,11 @@ std::string value_of(const std::map<std::string, std::string>& variables, const 
 
 }  // namespace
 
-JobFinder::JobFinder(JobProcesses processes, Variables variables, const Clock& clock)
-    : kernel_(std::move(processes)), variables_(std::move(variables)), clock_(clock) {}
+JobFinder::JobFinder(JobProcesses processes, Variables variables, const Clock& clock, RunsTorch runs_torch)
+    : kernel_(std::move(processes)),
+      variables_(std::move(variables)),
+      clock_(clock),
+      runs_torch_(std::move(runs_torch)) {}
 
 FoundJob JobFinder::find(pid_t thread) {
   const SteadyTime now = clock_.now();
@@ -33,8 +36,8 @@ FoundJob JobFinder::find(pid_t thread) {
   if (known != threads_.end() && now - known->second.checked < kTrust) return known->second.job;
   const auto process = thread > 0 ? kernel_.process_of(thread) : std::nullopt;
   if (known != threads_.end() && process == known->second.process) {
-    // Its variables may have become known only now.
-    if (known->second.job.variables.empty()) known->second.job = look(thread, *process);
+    // Its variables may have become known only now, and it may have loaded torch.
+    if (known->second.job.variables.empty() || !known->second.job.is_job) known->second.job = look(thread, *process);
     known->second.checked = now;
     return known->second.job;
   }
@@ -61,7 +64,8 @@ std::map<std::string, std::string> JobFinder::variables_of(pid_t thread, const J
 
 FoundJob JobFinder::look(pid_t thread, const ProcessId& process) {
   const auto known = jobs_.find(process.pid);
-  const bool is_known = known != jobs_.end() && known->second.signs.process == process;
+  // Of what is no job: it may have become another program.
+  const bool is_known = known != jobs_.end() && known->second.signs.process == process && known->second.job.is_job;
   // Its variables may have become known only now, and name another job.
   if (is_known && (!known->second.job.variables.empty() || variables_of(thread, known->second.signs).empty())) {
     return known->second.job;
@@ -70,8 +74,25 @@ FoundJob JobFinder::look(pid_t thread, const ProcessId& process) {
   const auto signs = is_known ? std::optional(known->second.signs) : kernel_.signs_of(thread);
   if (!signs || !(signs->process == process)) return hidden(true);
   FoundJob job = job_of(thread, *signs);
+  const auto runs_torch = runs_torch_ ? runs_torch_(thread) : std::nullopt;
+  job.is_job = runs_torch.value_or(signs->interpreted);
+  if (is_known) {
+    job.script = known->second.job.script;
+  } else if (job.is_job) {
+    job.script = script_of(*signs);
+  }
   jobs_[process.pid] = {*signs, job};
   return job;
+}
+
+std::string JobFinder::script_of(const JobSigns& signs) {
+  const SteadyTime now = clock_.now();
+  if (const auto late = late_.find(signs.user); !kernel_.script_of || (late != late_.end() && now < late->second))
+    return {};
+  if (auto script = kernel_.script_of(signs)) return std::move(*script);
+  if (late_.size() >= kMostThreads) late_.clear();
+  late_[signs.user] = now + kScriptsLate;
+  return {};
 }
 
 FoundJob JobFinder::job_of(pid_t thread, const JobSigns& signs) const {
@@ -80,6 +101,7 @@ FoundJob JobFinder::job_of(pid_t thread, const JobSigns& signs) const {
   job.name.user = signs.user;
   job.variables = variables_of(thread, signs);
   job.command = signs.command;
+  job.cpus = signs.cpus;
   const CgroupJob& group = signs.group;
   const std::string slurm = group.kind == "slurm" ? group.id : value_of(job.variables, "SLURM_JOB_ID");
   // torchrun's own default says nothing.

@@ -6,6 +6,7 @@
 #include <compare>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "inductorfs/base/clock.h"
@@ -41,7 +42,8 @@ struct FoundJob {
 class JobFinder {
  public:
   using Variables = std::function<std::map<std::string, std::string>(pid_t thread)>;
-  JobFinder(JobProcesses processes, Variables variables, const Clock& clock);
+  using RunsTorch = std::function<std::optional<bool>(pid_t thread)>;
+  JobFinder(JobProcesses processes, Variables variables, const Clock& clock, RunsTorch runs_torch = {});
 
   /// Of a thread that cannot be seen (it has ended, or is of another PID namespace) the kind is "hidden".
   [[nodiscard]] FoundJob find(pid_t thread);
@@ -60,14 +62,18 @@ class JobFinder {
   static constexpr size_t kMostThreads = 4096;
   /// Within it no other thread gets the number of one that has ended, as good as certainly.
   static constexpr Milliseconds kTrust{1'000};
+  static constexpr Milliseconds kScriptsLate{60'000};
 
   [[nodiscard]] FoundJob look(pid_t thread, const ProcessId& process);
+  [[nodiscard]] std::string script_of(const JobSigns& signs);
   [[nodiscard]] FoundJob job_of(pid_t thread, const JobSigns& signs) const;
   [[nodiscard]] std::map<std::string, std::string> variables_of(pid_t thread, const JobSigns& signs) const;
 
   const JobProcesses kernel_;
   const Variables variables_;
   const Clock& clock_;
+  const RunsTorch runs_torch_;
+  std::map<uid_t, SteadyTime> late_;  ///< whose scripts are not asked for until then: one did not come in time
   std::map<pid_t, Known> threads_;
   std::map<pid_t, KnownJob> jobs_;  ///< what one thread costs to find out is true of all of them
 };

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/base/process_start.h"
 #include "inductorfs/base/text.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/paths.h"
 
 namespace inductorfs::ledger {
 
@@ -93,11 +96,12 @@ class Proc {
     return parent;
   }
 
+  [[nodiscard]] bool is_python(pid_t pid) const {
+    const std::string program = program_of(pid);
+    return program.compare(program.rfind('/') + 1, 6, "python") == 0;
+  }
+
   [[nodiscard]] pid_t worker_of(pid_t process, uid_t user) const {
-    const auto is_python = [this](pid_t pid) {
-      const std::string program = program_of(pid);
-      return program.compare(program.rfind('/') + 1, 6, "python") == 0;
-    };
     pid_t worker = process;
     for (int i = 0; i < kMostAncestors && !is_python(worker); ++i) {
       const auto parent = parent_of(worker, user);
@@ -107,20 +111,56 @@ class Proc {
     return worker;
   }
 
-  [[nodiscard]] pid_t first_of(pid_t worker, uid_t user) const {
+  /// The worker and its ancestors that run the same program for the same user, the first of them last.
+  [[nodiscard]] std::vector<pid_t> line_of(pid_t worker, uid_t user) const {
     const std::string program = program_of(worker);
-    pid_t first = worker;
+    std::vector<pid_t> line{worker};
     for (int i = 0; i < kMostAncestors && !program.empty(); ++i) {
-      const auto parent = parent_of(first, user);
+      const auto parent = parent_of(line.back(), user);
       if (!parent || program_of(*parent) != program) break;
-      first = *parent;
+      line.push_back(*parent);
     }
-    return first;
+    return line;
   }
 
  private:
   const std::string& proc_;
 };
+
+/// What an interpreter runs, from its command line.
+std::string script_in(std::string_view command_line) {
+  (void)take_part(command_line, '\0');
+  while (!command_line.empty()) {
+    const std::string_view word = take_part(command_line, '\0');
+    if (!word.starts_with('-') || word == "-") return std::string(word);
+    if (word.starts_with("--")) continue;
+    // Flags may stand together; those with a value come last.
+    const char last = word.back();
+    if (last == 'c') return "-c";
+    if (last == 'm') return "-m " + std::string(take_part(command_line, '\0'));
+    if (last == 'X' || last == 'W') (void)take_part(command_line, '\0');
+  }
+  return {};
+}
+
+bool is_launcher(std::string_view script) {
+  constexpr std::array<std::string_view, 3> kNames{"torchrun", "accelerate", "deepspeed"};
+  const std::string_view name = script.substr(script.rfind('/') + 1);
+  return script.starts_with("-m torch.distributed.") || std::ranges::find(kNames, name) != kNames.end();
+}
+
+/// Of a list as "0-3,8".
+uint64_t cpus_in(std::string_view status) {
+  std::string_view list = line_in_status(status, "Cpus_allowed_list");
+  uint64_t sum = 0;
+  while (!list.empty()) {
+    std::string_view last = take_part(list, ',');
+    const auto first = number_in<uint64_t>(take_part(last, '-'));
+    const auto end = last.empty() ? first : number_in<uint64_t>(last);
+    if (first && end && *end >= *first) sum += *end - *first + 1;
+  }
+  return sum;
+}
 
 std::string text_at(const Json& object, const char* name, size_t limit) {
   auto text = object.at(name).get<std::string>();
@@ -158,11 +198,25 @@ std::optional<JobSigns> read_job_signs(const std::string& proc, pid_t thread) {
   if (!start) return std::nullopt;
   signs.process.start = *start;
   signs.worker = reader.worker_of(signs.process.pid, signs.user);
-  signs.first = reader.first_of(signs.worker, signs.user);
+  signs.first = reader.line_of(signs.worker, signs.user).back();
+  signs.interpreted = reader.is_python(signs.worker);
+  signs.cpus = cpus_in(status);
   signs.command = reader.text_of(signs.first, "comm").substr(0, kCommandLimit);
   if (signs.command.ends_with('\n')) signs.command.pop_back();
   signs.group = job_in_cgroup(reader.text_of(signs.process.pid, "cgroup"));
   return signs;
+}
+
+std::string read_job_script(const std::string& proc, pid_t worker) {
+  const Proc reader(proc);
+  const auto user = number_in_status(reader.text_of(worker, "status"), "Uid");
+  if (!user || !reader.is_python(worker)) return {};
+  std::string found;
+  for (const pid_t pid : reader.line_of(worker, static_cast<uid_t>(*user))) {
+    std::string script = script_in(reader.text_of(pid, "cmdline"));
+    if (!script.empty() && (found.empty() || !is_launcher(script))) found = std::move(script);
+  }
+  return config::printable(found).substr(0, kScriptLimit);
 }
 
 JobProcesses processes_in(const std::string& proc) {
@@ -173,6 +227,7 @@ JobProcesses processes_in(const std::string& proc) {
             return start ? std::optional(ProcessId{static_cast<pid_t>(*process), *start}) : std::nullopt;
           },
           [proc](pid_t thread) { return read_job_signs(proc, thread); },
+          [proc](const JobSigns& signs) { return std::optional(read_job_script(proc, signs.worker)); },
           [stat_of](const ProcessId& process) {
             const std::string stat = stat_of(process.pid);
             return !is_ended_in_stat(stat) && start_in_stat(stat) == process.start;
@@ -188,7 +243,9 @@ std::string to_text(const JobSigns& signs) {
                           {"command", signs.command},
                           {"kind", signs.group.kind},
                           {"id", signs.group.id},
-                          {"container", signs.group.container}});
+                          {"container", signs.group.container},
+                          {"interpreted", signs.interpreted},
+                          {"cpus", signs.cpus}});
 }
 
 std::optional<JobSigns> job_signs_from(std::string_view text) {
@@ -203,6 +260,8 @@ std::optional<JobSigns> job_signs_from(std::string_view text) {
     signs.command = text_at(json, "command", kCommandLimit);
     signs.group = {text_at(json, "kind", kIdLimit), text_at(json, "id", kIdLimit),
                    text_at(json, "container", kShownContainerId)};
+    signs.interpreted = json.value("interpreted", true);  // an examiner of another release does not say it
+    signs.cpus = json.value("cpus", uint64_t{0});
     return signs;
   } catch (const std::exception&) {
     return std::nullopt;  // whoever answered may be in the hands of that process

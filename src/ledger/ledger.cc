@@ -55,7 +55,7 @@ void log_ended(const JobAccount& job) {
 
 Ledger::Ledger(LedgerOptions options)
     : options_(std::move(options)),
-      finder_(std::make_unique<JobFinder>(options_.processes, options_.variables, options_.clock)),
+      finder_(std::make_unique<JobFinder>(options_.processes, options_.variables, options_.clock, options_.runs_torch)),
       starts_(options_.start_ended ? std::make_unique<JobStarts>(options_.start_ended, options_.clock) : nullptr),
       books_(std::make_unique<Guarded<Books>>(options_.clock)),
       history_(options_.directory.empty() ? nullptr : std::make_unique<History>(options_.directory, options_.clock)) {}
@@ -186,6 +186,9 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
   for (const vfs::UseNotice& notice : notices) {
     if (queue_.with([](const Queue& queue) { return queue.stopping; })) return;
     const FoundJob job = finder_->find(notice.thread);
+    // A compiler may have ended when what it made gets its name.
+    const bool has_compiled = job.name.kind == "hidden" && notice.use == vfs::UseKind::kMade;
+    if (!job.is_job && !has_compiled) continue;
     const bool of_cluster = notice.use == vfs::UseKind::kCluster || notice.use == vfs::UseKind::kFetched;
     std::optional<std::chrono::nanoseconds> compiled_in;
     const layout::Family family = layout::classify(notice.path).family;
@@ -240,8 +243,8 @@ void Ledger::close_ended() {
   if (starts_) starts_->tell_ended();
 }
 
-Json Ledger::stats() const {
-  Json report = books_->with([](const Books& books) { return stats_report(books); });
+Json Ledger::stats(std::optional<uid_t> user) const {
+  Json report = books_->with([user](const Books& books) { return stats_report(books, user); });
   report["dropped"] = queue_.with([](const Queue& queue) { return queue.dropped; });
   return report;
 }

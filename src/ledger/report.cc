@@ -2,7 +2,9 @@
 #include "report.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "inductorfs/base/number.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/config/text.h"
 
@@ -24,11 +26,18 @@ std::vector<vfs::UseKind> uses() {
 
 double seconds_of(std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); }
 
+/// With one decimal; null of nothing.
+Json percent(uint64_t part, uint64_t all) {
+  return all == 0 ? Json() : Json(std::round(1000.0 * static_cast<double>(part) / static_cast<double>(all)) / 10);
+}
+
 Json family_report(const FamilyTally& tally) {
   Json missed = Json::object();
   for (const auto& [why, count] : tally.missed) missed[std::string(word_of(why))] = count;
   for (const auto& [word, count] : tally.missed_otherwise) missed[word] = count;
-  return Json::object({{"asked", tally.local + tally.cluster + tally.misses()},
+  const uint64_t asked = tally.local + tally.cluster + tally.misses();
+  return Json::object({{"asked", asked},
+                       {"hit_percent", percent(tally.local + tally.cluster, asked)},
                        {"local", tally.local},
                        {"cluster", tally.cluster},
                        {"missed", tally.misses()},
@@ -63,26 +72,49 @@ uint64_t missed_for(const JobAccount& job, vfs::UseKind why) {
   return found == sum.missed.end() ? 0 : found->second;
 }
 
+/// A number of threads as torch finds it: the variable's, else as many as the job has CPUs, or cores of two CPUs each.
+struct Threads {
+  std::string text;
+  uint64_t least = 0;  ///< 0: not known
+  uint64_t most = 0;
+};
+
+Threads threads_of(const JobAccount& job, const std::string& variable) {
+  const auto values = job.variables.find(variable);
+  if (values == job.variables.end() || values->second.empty()) {
+    return {"not set (" + std::to_string(job.cpus) + " CPUs)", job.cpus - job.cpus / 2, job.cpus};
+  }
+  const std::string text = values_text(values->second);
+  const uint64_t number = values->second.size() > 1 ? 0 : number_in<uint64_t>(text).value_or(0);
+  return {text, number, number};
+}
+
+bool surely_differ(const Threads& one, const Threads& other) {
+  return one.least > 0 && other.least > 0 && (one.most < other.least || other.most < one.least);
+}
+
+/// Jobs that run the same script of one user, in the same environment.
+bool are_alike(const JobAccount& job, const JobAccount& other) {
+  return &other != &job && !job.script.empty() && job.script != "-c" && program_of(other) == program_of(job) &&
+         other.name.user == job.name.user && other.environments == job.environments;
+}
+
 /// torch's key has the number of threads: torch/_inductor/codecache.py (FxGraphHashDetails) takes what
 /// torch.get_num_threads() says, which these variables set.
 void add_thread_hints(const JobAccount& job, const std::vector<const JobAccount*>& others, Json& hints) {
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) {
     const auto own = job.variables.find(name);
     const std::set<std::string> values = own == job.variables.end() ? std::set<std::string>{} : own->second;
-    const std::string here = values.empty() ? "not set" : values_text(values);
     if (values.size() > 1) {
-      hints.push_back(std::string(name) + " is not the same for all processes of this job (" + here +
+      hints.push_back(std::string(name) + " is not the same for all processes of this job (" + values_text(values) +
                       "): torch's key has the number of threads, so give all ranks the same");
       continue;
     }
+    const Threads here = threads_of(job, name);
     for (const JobAccount* other : others) {
-      // What nobody can look at is not known to differ.
-      if (other == &job || other->name.kind == "hidden" || job.name.kind == "hidden") continue;
-      if (other->name.user != job.name.user || other->environments != job.environments) continue;
-      const auto theirs = other->variables.find(name);
-      const std::string there = theirs == other->variables.end() ? "not set" : values_text(theirs->second);
-      if (there == here) continue;
-      hints.push_back(std::string(name) + " is " + here + " here and " + there + " in job " +
+      const Threads there = threads_of(*other, name);
+      if (!are_alike(job, *other) || !surely_differ(here, there)) continue;
+      hints.push_back(std::string(name) + " is " + here.text + " here and " + there.text + " in job " +
                       std::to_string(other->number) +
                       ": torch's key has the number of threads, so neither finds what the other compiled");
       break;
@@ -176,11 +208,45 @@ FamilyTally sum_of(const Tally& tally) {
   return sum;
 }
 
-Json stats_report(const Books& books) {
+namespace {
+
+/// The figures of some programs of one user, together.
+Json program_report(const ProgramTally& tally) {
+  Json report = family_report(tally.keys);
+  report["saved_s"] = seconds_of(tally.saved);
+  return report;
+}
+
+Json users_report(const Books& books, std::optional<uid_t> seen_by) {
+  Json users = Json::array();
+  for (const auto& [user, programs] : books.totals().programs) {
+    if (seen_by && user != *seen_by) continue;
+    ProgramTally sum;
+    std::vector<Json> reports;
+    for (const auto& [program, tally] : programs) {
+      sum.add(tally);
+      Json report = program_report(tally);
+      report["program"] = program;
+      reports.push_back(std::move(report));
+    }
+    std::ranges::stable_sort(reports, std::greater<>(),
+                             [](const Json& one) { return one.at("asked").get<uint64_t>(); });
+    Json report = program_report(sum);
+    report["user"] = user == vfs::kAnyUser ? Json() : Json(user);
+    report["programs"] = Json(reports);
+    users.push_back(std::move(report));
+  }
+  return users;
+}
+
+}  // namespace
+
+Json stats_report(const Books& books, std::optional<uid_t> seen_by) {
   return Json::object({{"since", config::utc(books.totals().since)},
                        {"all", tally_report(books.totals().tally)},
                        {"hour", tally_report(books.last_hour())},
-                       {"saved_s", seconds_of(books.totals().saved)}});
+                       {"saved_s", seconds_of(books.totals().saved)},
+                       {"users", users_report(books, seen_by)}});
 }
 
 Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& others,
@@ -190,6 +256,7 @@ Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& oth
   report["job"] = text_of(job.name);
   report["user"] = job.name.user;
   report["command"] = job.command;
+  report["script"] = job.script;
   report["started"] = config::utc(job.started);
   report["ended"] = config::utc(job.ended);
   report["seconds"] = static_cast<uint64_t>(std::max<std::time_t>(job.last_use - job.started, 0));

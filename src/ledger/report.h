@@ -15,7 +15,8 @@ namespace inductorfs::ledger {
 
 using EnvironmentText = std::function<std::string(const std::string& environment)>;
 
-[[nodiscard]] config::Json stats_report(const Books& books);
+/// Of the users `seen_by` alone, or all.
+[[nodiscard]] config::Json stats_report(const Books& books, std::optional<uid_t> seen_by);
 /// `others` are all jobs, with which the hints compare.
 [[nodiscard]] config::Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& others,
                                       const EnvironmentText& environment_text);

@@ -100,8 +100,8 @@ Result<std::string> Answers::ask_cluster(const std::string& request, const std::
   return answer ? Result<std::string>(to_line(*answer)) : fail(unreached(from_.settings, answer.error()));
 }
 
-std::string Answers::stats() {
-  Json report = settled_account(from_.layers).stats();
+std::string Answers::stats(std::optional<uid_t> user) {
+  Json report = settled_account(from_.layers).stats(user);
   const auto add = [&](const std::string& part, std::initializer_list<const char*> figures) {
     Json& all = report[part] = Json::object();
     for (const char* figure : figures) all[figure] = from_.layers.counters.get(part + "." + figure).get();

@@ -174,6 +174,9 @@ std::unique_ptr<ledger::Ledger> open_ledger(const config::Settings& settings, La
   options.variables = [writers = layers.host->writers()](pid_t thread) {
     return writers == nullptr ? std::map<std::string, std::string>{} : writers->job_variables(thread);
   };
+  options.runs_torch = [writers = layers.host->writers()](pid_t thread) {
+    return writers == nullptr ? std::nullopt : writers->runs_torch(thread);
+  };
   options.compile_time = [&store = *layers.store](layout::Family family, const codec::Digest& digest) {
     const auto blob = store.open_blob(digest);
     const auto bytes = blob ? blob->read_all(kLargestGraphs) : Result<std::string>(fail(blob.error()));

@@ -43,6 +43,26 @@ TEST(Jobs, SaysNothingOfProcessesOfWhichNothingIsKnown) {
       jobs_text(R"({"jobs":[{"number":4,"job":"process 7","user":5,"command":"python","processes":2,
                                         "started":"10:00","ended":""}]})");
   EXPECT_TRUE(seen.starts_with("job 4: process 7 (python, uid 5, 2 processes), since 10:00\n")) << seen;
+  EXPECT_TRUE(
+      has(jobs_text(R"({"jobs":[{"number":4,"job":"process 7","user":5,"command":"python","script":"/opt/a\n.py",
+                                         "processes":2,"started":"10:00","ended":""}]})"),
+          "(python /opt/a\\x0a.py, uid 5, 2 processes)"));
+}
+
+TEST(StatsText, HasEachUserWithHisPrograms) {
+  const std::string text = stats_text(R"({"all":{"asked":8,"hit_percent":87.5},"users":[
+      {"user":7,"asked":8,"hit_percent":87.5,"made":1,"saved_s":4.5,"programs":[
+        {"program":"python a.py","asked":8,"hit_percent":87.5,"made":1,"saved_s":4.5},{"program":"","asked":0,"hit_percent":null}]},
+      {"user":null,"asked":1,"hit_percent":0,"programs":[{"program":"","asked":1}]}]})");
+  EXPECT_TRUE(has(text, "hit rate      87.5 % of 8 keys\n")) << text;
+  EXPECT_TRUE(has(text, "    uid 7                                                  8   87.5 %       1     4.50 s\n"))
+      << text;
+  EXPECT_TRUE(has(text, "      python a.py                                          8   87.5 %       1     4.50 s\n"))
+      << text;
+  EXPECT_TRUE(has(text, "      other programs                                       0        -       0     0.00 s\n"))
+      << text;
+  EXPECT_TRUE(has(text, "    others, and who cannot be seen                         1    0.0 %       0     0.00 s\n"))
+      << text;
 }
 
 TEST(PurgeText, SaysThatItBeganAnewAndNotThatNothingMatches) {

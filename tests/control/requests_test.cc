@@ -23,7 +23,10 @@ class FakeMount final : public MountControl {
     explained = path;
     return std::string("{}");
   }
-  std::string stats() override { return R"({"all":{}})"; }
+  std::string stats(std::optional<uid_t> user) override {
+    seen_by = user;
+    return R"({"all":{}})";
+  }
   std::string jobs(std::optional<uid_t> user) override {
     seen_by = user;
     return R"({"jobs":[]})";
@@ -128,6 +131,8 @@ TEST_F(Requests, TellWhoAsksForTheStatusAndAnExplanation) {
 TEST_F(Requests, ShowEachUserHisOwnJobs) {
   constexpr uid_t kOther = 1001;
   EXPECT_TRUE(parse_answer(answer(stats_request(), kOther).line).has_value());
+  EXPECT_EQ(mount_.seen_by, kOther);
+  mount_.seen_by.reset();
   EXPECT_TRUE(parse_answer(answer(jobs_request(), kOther).line).has_value());
   EXPECT_EQ(mount_.seen_by, kOther);
   EXPECT_TRUE(parse_answer(answer(misses_request(17), kOther).line).has_value());

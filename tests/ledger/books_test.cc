@@ -182,21 +182,75 @@ TEST_F(BooksTest, AUserWithManyJobsTakesNoneOfAnothers) {
 }
 
 TEST_F(BooksTest, HintsNameANumberOfThreadsThatDiffers) {
-  FoundJob one = job(1);
-  one.variables = {{"OMP_NUM_THREADS", "8"}};
-  FoundJob two = job(2);
-  two.variables = {{"OMP_NUM_THREADS", "1"}};
-  enter(UseKind::kMade, code('b'), one);
-  enter(UseKind::kNothing, code('d'), two);
-  const Json report = job_report(*books_.jobs().front(), books_.jobs(), {});
-  ASSERT_EQ(report.at("hints").size(), 1U) << report.dump();
-  EXPECT_EQ(report.at("hints").at(0).get<std::string>().find("OMP_NUM_THREADS is 1 here and 8 in job 1"), 0U);
-  two.process.pid = 3;
-  two.variables = {{"OMP_NUM_THREADS", "4"}};
-  enter(UseKind::kNothing, code('e'), two);
+  const auto hints = [this] { return job_report(*books_.jobs().front(), books_.jobs(), {}).at("hints"); };
+  const auto of = [](pid_t pid, const char* script, const char* threads) {
+    FoundJob one = job(pid);
+    one.script = script;
+    one.cpus = 8;
+    if (threads != nullptr) one.variables = {{"OMP_NUM_THREADS", threads}};
+    return one;
+  };
+  enter(UseKind::kMade, code('b'), of(1, "train.py", "8"));
+  enter(UseKind::kNothing, code('d'), of(2, "train.py", "1"));
+  ASSERT_EQ(hints().size(), 1U) << hints().dump();
+  EXPECT_EQ(hints().at(0).get<std::string>().find("OMP_NUM_THREADS is 1 here and 8 in job 1"), 0U);
+  EXPECT_TRUE(job_report(*books_.jobs().back(), books_.jobs(), {}).at("hints").empty()) << "it missed nothing";
+  enter(UseKind::kNothing, code('d'), of(3, "another.py", "2"));
+  EXPECT_TRUE(hints().empty()) << "another script asks for other keys";
+  enter(UseKind::kNothing, code('d'), of(4, "-c", "2"));
+  enter(UseKind::kNothing, code('d'), of(5, "-c", "4"));
+  EXPECT_TRUE(hints().empty()) << "who knows what either runs";
+  enter(UseKind::kNothing, code('d'), of(6, "another.py", "8"));
+  EXPECT_EQ(hints().size(), 1U);
+  enter(UseKind::kNothing, code('d'), of(7, "unset.py", "8"));
+  enter(UseKind::kNothing, code('d'), of(8, "unset.py", nullptr));
+  EXPECT_TRUE(hints().empty()) << "as many as it has CPUs";
+  enter(UseKind::kNothing, code('d'), of(9, "unset.py", "4"));
+  ASSERT_EQ(hints().size(), 1U);
+  EXPECT_EQ(hints().at(0).get<std::string>().find("OMP_NUM_THREADS is 4 here and 8 in job 7"), 0U);
+  enter(UseKind::kNothing, code('d'), of(10, "two.py", "2"));
+  enter(UseKind::kNothing, code('d'), of(11, "two.py", nullptr));
+  ASSERT_EQ(hints().size(), 1U);
+  EXPECT_EQ(hints().at(0).get<std::string>().find("OMP_NUM_THREADS is not set (8 CPUs) here and 2 in job 10"), 0U);
+}
+
+TEST_F(BooksTest, HintsNameRanksThatDiffer) {
+  FoundJob rank = job(2);
+  rank.variables = {{"OMP_NUM_THREADS", "1"}};
+  enter(UseKind::kNothing, code('d'), rank);
+  rank.process.pid = 3;
+  rank.variables = {{"OMP_NUM_THREADS", "4"}};
+  enter(UseKind::kNothing, code('e'), rank);
   const Json ranks = job_report(*books_.jobs().front(), books_.jobs(), {});
   EXPECT_NE(ranks.at("hints").dump().find("not the same for all processes of this job (1, 4)"), std::string::npos);
-  EXPECT_TRUE(job_report(*books_.jobs().back(), books_.jobs(), {}).at("hints").empty()) << "it missed nothing";
+}
+
+TEST_F(BooksTest, EachProgramOfEachUserHasItsFigures) {
+  FoundJob one = job(1);
+  one.script = "a.py";
+  enter(UseKind::kLocal, code('b'), one);
+  enter(UseKind::kNothing, code('d'), one);
+  enter(UseKind::kCluster, code('b'), job(2, 7));
+  FoundJob hidden = job(3);
+  hidden.name = {0, "hidden", ""};
+  enter(UseKind::kNothing, code('b'), hidden);
+  const Json users = stats_report(books_, std::nullopt).at("users");
+  ASSERT_EQ(users.size(), 3U) << users.dump();
+  EXPECT_EQ(users.at(0).at("user"), 7);
+  EXPECT_EQ(users.at(0).at("hit_percent"), 100.0);
+  EXPECT_EQ(users.at(1).at("programs").at(0).at("program"), "python3 a.py");
+  EXPECT_EQ(users.at(1).at("hit_percent"), 50.0);
+  EXPECT_TRUE(users.at(2).at("user").is_null()) << "nobody knows whose it was";
+  EXPECT_EQ(stats_report(books_, 7).at("users").size(), 1U);
+  for (pid_t pid = 10; pid < 100; ++pid) {
+    one.process.pid = pid;
+    one.name.id = std::to_string(pid);
+    one.script = std::to_string(pid);
+    enter(UseKind::kLocal, code('b'), one);
+  }
+  const Json many = stats_report(books_, 1000).at("users").at(0);
+  EXPECT_EQ(many.at("asked"), 92);
+  EXPECT_LE(many.at("programs").size(), 33U);
 }
 
 TEST_F(BooksTest, OtherMissesHaveHintsToo) {

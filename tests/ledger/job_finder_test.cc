@@ -53,6 +53,11 @@ class Finding : public ::testing::Test {
         processes_in(proc_.path()), [this](pid_t thread) { return unknown_.contains(thread) ? Values{} : variables_; },
         clock_);
   }
+  void set_words(pid_t pid, const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += word + '\0';
+    write(proc_.path() + "/" + std::to_string(pid) + "/cmdline", text);
+  }
   TemporaryDirectory proc_;
   Values variables_;
   std::set<pid_t> unknown_;  ///< whose variables nobody knows
@@ -161,6 +166,85 @@ TEST_F(Finding, AProcessWithManyThreadsIsLookedAtOnce) {
   variables_ = {{"SLURM_JOB_ID", "17"}};
   clock_.advance(Milliseconds(1001));
   EXPECT_EQ(found.find(100).name.kind, "slurm") << "its variables are known now";
+}
+
+TEST_F(Finding, AScriptIsAllThatIsToldOfACommandLine) {
+  make(10, {.program = "/bin/bash"});
+  make(20, {.parent = 10});
+  const auto script = [this](const std::vector<std::string>& words) {
+    set_words(20, words);
+    return read_job_script(proc_.path(), 20);
+  };
+  EXPECT_EQ(script({"python", "/opt/job/train.py", "--password", "x"}), "/opt/job/train.py");
+  EXPECT_EQ(script({"python", "-uB", "-X", "dev", "-Wignore", "train.py", "-c"}), "train.py");
+  EXPECT_EQ(script({"python", "-u", "-m", "pkg.train", "--key=x"}), "-m pkg.train");
+  EXPECT_EQ(script({"python", "-c", "password = 1"}), "-c");
+  EXPECT_EQ(script({"VLLM::EngineCore"}), "");
+  EXPECT_EQ(script({}), "");
+  EXPECT_EQ(script({"python", "a\nb\xff"}), "a\\x0ab\\xff");
+  EXPECT_LE(script({"python", std::string(5000, 's')}).size(), 256U);
+  set_words(20, {"python", "/usr/bin/torchrun", "train.py"});
+  EXPECT_EQ(read_job_script(proc_.path(), 20), "/usr/bin/torchrun");
+  make(21, {.parent = 20});
+  set_words(21, {"python", "-u", "train.py", "--lr", "1"});
+  make(22, {.parent = 21});
+  set_words(22, {"python", "-c", "from multiprocessing.spawn import spawn_main"});
+  EXPECT_EQ(read_job_script(proc_.path(), 22), "train.py");
+  EXPECT_EQ(read_job_script(proc_.path(), 10), "") << "a shell";
+  EXPECT_EQ(finder().find(22).script, "train.py");
+}
+
+TEST_F(Finding, AProgramWithoutAnInterpreterIsNoJob) {
+  make(10, {.program = "/bin/bash"});
+  make(20, {.parent = 10, .program = "/usr/bin/rm"});
+  make(30, {.parent = 10});
+  make(31, {.parent = 30, .program = "/usr/bin/g++"});
+  JobFinder found = finder();
+  EXPECT_FALSE(found.find(20).is_job);
+  EXPECT_TRUE(found.find(30).is_job);
+  EXPECT_TRUE(found.find(31).is_job) << "a compiler of one";
+  EXPECT_FALSE(found.find(99).is_job) << "it has ended, and nobody has looked";
+  EXPECT_TRUE(found.find(0).is_job) << "it cannot be seen";
+  std::filesystem::remove_all(proc_.path() + "/30");
+  clock_.advance(Milliseconds(1001));
+  EXPECT_EQ(found.find(30).name.id, "30") << "it was looked at while it lived";
+}
+
+TEST_F(Finding, WhoHasLoadedTorchIsAJob) {
+  make(20, {});
+  make(21, {.program = "/opt/frozen"});
+  std::map<pid_t, bool> torch = {{20, false}, {21, true}};
+  JobFinder found(processes_in(proc_.path()), {}, clock_,
+                  [&torch](pid_t thread) { return std::optional(torch.at(thread)); });
+  EXPECT_FALSE(found.find(20).is_job) << "a program of Python's without torch";
+  EXPECT_TRUE(found.find(21).is_job);
+  torch[20] = true;
+  clock_.advance(Milliseconds(1001));
+  EXPECT_TRUE(found.find(20).is_job) << "it has loaded it now";
+}
+
+TEST_F(Finding, AScriptThatDoesNotComeIsNotAskedForAgainSoon) {
+  make(20, {});
+  make(30, {});
+  int asked = 0;
+  JobProcesses processes = processes_in(proc_.path());
+  processes.script_of = [&asked](const JobSigns&) -> std::optional<std::string> {
+    ++asked;
+    return std::nullopt;
+  };
+  JobFinder found(processes, {}, clock_);
+  EXPECT_EQ(found.find(20).script, "");
+  EXPECT_EQ(found.find(30).script, "");
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(Finding, CpusAreThoseThatTheProcessMayUse) {
+  make(20, {});
+  std::ofstream(proc_.path() + "/20/status", std::ios::app) << "Cpus_allowed_list:\t0-3,8\nMems_allowed:\t1\n";
+  EXPECT_EQ(finder().find(20).cpus, 5U);
+  const auto signs = read_job_signs(proc_.path(), 20);
+  ASSERT_TRUE(signs);
+  EXPECT_EQ(job_signs_from(to_text(*signs))->cpus, 5U);
 }
 
 TEST(JobFinder, SeesRealProcesses) {

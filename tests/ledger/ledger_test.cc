@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "inductorfs/config/json.h"
+#include "support/fake_clock.h"
 
 namespace inductorfs::ledger {
 namespace {
@@ -32,7 +35,13 @@ class LedgerTest : public ::testing::Test {
     notice.path = path;
     ledger_.note(std::move(notice));
   }
-  Ledger ledger_{LedgerOptions{}};
+  /// This test is no interpreter: it is told to be a job.
+  static LedgerOptions options() {
+    LedgerOptions options;
+    options.runs_torch = [](pid_t) { return true; };
+    return options;
+  }
+  Ledger ledger_{options()};
 };
 
 TEST_F(LedgerTest, CountsWhatManyThreadsSay) {
@@ -46,7 +55,7 @@ TEST_F(LedgerTest, CountsWhatManyThreadsSay) {
   note(vfs::UseKind::kMade, code(7));
   ledger_.note_published({code(7)});
   ASSERT_TRUE(ledger_.settle(Deadline::after(kPatience)));
-  const Json all = ledger_.stats().at("all");
+  const Json all = ledger_.stats(std::nullopt).at("all");
   EXPECT_EQ(all.at("missed"), 400);
   EXPECT_EQ(all.at("made"), 1);
   EXPECT_EQ(all.at("published"), 1);
@@ -68,10 +77,38 @@ TEST_F(LedgerTest, ShowsAUserHisOwnJobsOnly) {
   EXPECT_EQ(ledger_.misses(0, ::getuid()).at("misses").at(0).at("path"), code(1));
 }
 
+TEST(Ledger, CountsNothingOfProgramsWithoutTorch) {
+  testing::FakeClock clock;
+  LedgerOptions options{.clock = clock};
+  std::atomic<bool> runs_torch = false;
+  options.runs_torch = [&runs_torch](pid_t) { return std::optional(runs_torch.load()); };
+  Counters counters;
+  options.counters = &counters;
+  Ledger ledger{options};
+  ledger.start();
+  const auto asks = [&ledger](int number) {
+    vfs::UseNotice notice;
+    notice.thread = ::getpid();
+    notice.path = code(number);
+    ledger.note(std::move(notice));
+    ASSERT_TRUE(ledger.settle(Deadline::after(kPatience)));
+  };
+  asks(1);
+  EXPECT_EQ(ledger.stats(std::nullopt).at("all").at("asked"), 0);
+  EXPECT_TRUE(ledger.jobs(std::nullopt).empty());
+  EXPECT_EQ(counters.get("keys.asked").get(), 0U);
+  runs_torch = true;
+  clock.advance(Milliseconds(1'001));  // a thread's process is looked at once a second
+  asks(2);
+  EXPECT_EQ(ledger.stats(std::nullopt).at("all").at("asked"), 1);
+  EXPECT_EQ(ledger.stats(std::nullopt).at("users").at(0).at("user"), ::getuid());
+  EXPECT_TRUE(ledger.stats(::getuid() + 1).at("users").empty());
+}
+
 TEST(Ledger, DropsAndCountsWhatItCannotTake) {
   Ledger ledger{LedgerOptions{}};  // it has no thread yet
   for (size_t i = 0; i < Ledger::kMostWaiting + 3; ++i) ledger.note({});
-  EXPECT_EQ(ledger.stats().at("dropped"), 3);
+  EXPECT_EQ(ledger.stats(std::nullopt).at("dropped"), 3);
   EXPECT_FALSE(ledger.settle(Deadline::after(Milliseconds(1))));
 }
 

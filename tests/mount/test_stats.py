@@ -132,3 +132,33 @@ def test_what_was_counted_outlives_each_worker(cluster):
         assert job_of(node, third)["number"] > max(remembered.values())
     assert {one["job"]: one["number"] for one in query(node, "jobs")["jobs"]}.items() >= remembered.items()
     assert (node.counters()["keys.made"], node.counters()["keys.asked"]) == (1, 3), "an alert sees no reset"
+
+
+def test_stats_tell_of_each_program(root, cluster):
+    node = cluster.quick("a")
+    with Job(node, artefacts.code("one"), make=True) as job:
+        node.sync()
+        assert job_of(node, job)["script"] == "-c"
+        users = query(node, "stats")["users"]
+        assert [(one["user"], one["asked"], one["hit_percent"], one["made"]) for one in users] == [(0, 1, 0.0, 1)]
+        assert [one["program"].split()[-1] for one in users[0]["programs"]] == ["-c"]
+        assert "(python" in text(node, "jobs") and " -c, uid 0, " in text(node, "jobs")
+        shown = text(node, "stats")
+        assert re.search(r"hit rate +0\.0 % of 1 keys", shown) and re.search(r"uid 0 +1 +0\.0 % +1 ", shown), shown
+        others = as_nobody("stats", node.cache, "--json")
+        assert others.code == 0 and json.loads(others.out)["users"] == [] and json.loads(others.out)["all"]["made"] == 1
+
+
+def test_a_program_without_an_interpreter_is_no_job(root, cluster, tmp_path):
+    """Nothing of Python may be among its ancestors, as this test is."""
+    node = cluster.quick("a")
+    name = artefacts.write_atomic(node.cache, artefacts.code("one"), CODE)
+    node.sync()
+    before = query(node, "stats")["all"], query(node, "jobs")
+    done = tmp_path / "done"
+    script = f"cat {node.cache}/{artefacts.code('never')}; ls -l {name}; sleep 1; rm {name}; touch {done}"
+    subprocess.run(["setsid", "--fork", "sh", "-c", f"({script}) &"], stderr=subprocess.DEVNULL, check=True)
+    wait_until(done.exists, 20, "it to end")
+    assert not name.exists()
+    after = query(node, "stats")["all"], query(node, "jobs")
+    assert after[0] == before[0] and len(after[1]["jobs"]) == len(before[1]["jobs"])

@@ -43,7 +43,8 @@ class MountControl {
   /// that are closed to them in the file system.
   [[nodiscard]] virtual std::string status(const Peer* guest) = 0;
   [[nodiscard]] virtual Result<std::string> explain(const std::string& path, const Peer* guest) = 0;
-  [[nodiscard]] virtual std::string stats() = 0;
+  /// The totals, with the programs of one user, or of all.
+  [[nodiscard]] virtual std::string stats(std::optional<uid_t> user) = 0;
   /// What the jobs of one user did, or of all users.
   [[nodiscard]] virtual std::string jobs(std::optional<uid_t> user) = 0;
   /// What a job missed, and why; 0: the last job that missed something.

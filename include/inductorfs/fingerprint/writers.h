@@ -141,6 +141,9 @@ class Writers {
   /// (a batch system's, a launcher's) and its number of threads, as the process had them when it was observed last;
   /// empty when it was not observed. Does not block.
   [[nodiscard]] virtual std::map<std::string, std::string> job_variables(pid_t /*tid*/) { return {}; }
+  /// Says whether the process that the thread `tid` belongs to runs torch or Triton, or was started by one that does,
+  /// as it was observed last; empty when it was not observed. Does not block.
+  [[nodiscard]] virtual std::optional<bool> runs_torch(pid_t /*tid*/) { return {}; }
   /// Returns a number that is another one once the process of this thread has become another program; 0 when nobody can
   /// tell, because the process is gone or was not looked at. Does not block.
   [[nodiscard]] virtual uint64_t program_of(pid_t /*tid*/) const { return 0; }

@@ -36,6 +36,8 @@ struct JobSigns {
   pid_t first = 0;      ///< the first of that one's ancestors that run the same program for the same user
   std::string command;  ///< the name of the first one
   CgroupJob group;
+  bool interpreted = true;  ///< `worker` runs Python
+  uint64_t cpus = 0;        ///< on which the process may run; 0: not known
 };
 
 /// Tells of processes. Each call may block for a quarter of a second, signs_of for some seconds.
@@ -43,6 +45,9 @@ struct JobProcesses {
   /// Empty for a thread that has ended, or cannot be seen.
   std::function<std::optional<ProcessId>(pid_t thread)> process_of;
   std::function<std::optional<JobSigns>(pid_t thread)> signs_of;
+  /// Which program the interpreter runs that a process works for, see read_job_script(). Empty when that does not come
+  /// in time.
+  std::function<std::optional<std::string>(const JobSigns& signs)> script_of;
   /// Also when that is not known.
   std::function<bool(const ProcessId&)> may_live;
 };
@@ -53,6 +58,12 @@ struct JobProcesses {
 /// Reads the signs of a thread's process: its stat, status and cgroup, and stat, status, comm and the link exe of those
 /// that started it. Does not block.
 [[nodiscard]] std::optional<JobSigns> read_job_signs(const std::string& proc, pid_t thread);
+inline constexpr size_t kScriptLimit = 256;
+/// Reads which program the interpreter `worker` runs, or the first of its ancestors that run the same interpreter for
+/// the same user: "/opt/train.py", "-m package" or "-c". Launchers (torchrun) do not count where they have started
+/// another. It is no more of the command line than that, because arguments may hold secrets. Of a user's choice, but
+/// printable. May block for as long as that process likes.
+[[nodiscard]] std::string read_job_script(const std::string& proc, pid_t worker);
 /// As one line of JSON, and back; whatever is missing or of another type gives none.
 [[nodiscard]] std::string to_text(const JobSigns& signs);
 [[nodiscard]] std::optional<JobSigns> job_signs_from(std::string_view text);

@@ -46,6 +46,9 @@ struct LedgerOptions {
   const Clock& clock = system_clock();
   /// Returns the variables of a thread's process that name its job (fingerprint::Writers::job_variables).
   std::function<std::map<std::string, std::string>(pid_t thread)> variables;
+  /// Says whether a thread's process runs torch or Triton (fingerprint::Writers::runs_torch). Of whom that is not known
+  /// it counts whether it runs Python, or works for somebody who does. What is neither is no job, and counts nowhere.
+  std::function<std::optional<bool>(pid_t thread)> runs_torch;
   /// Returns how long the compile took whose result, of this family, has these bytes; empty when they are not here or
   /// do not say it. Asked for the families of layout::compile_time_of. May block on the local disk.
   std::function<std::optional<std::chrono::nanoseconds>(layout::Family family, const codec::Digest& digest)>
@@ -97,8 +100,9 @@ class Ledger {
   [[nodiscard]] uint64_t unexplained() const;
   static constexpr const char* kUnexplained = "unexplained";  ///< "reason" of such a miss
 
-  /// Returns the totals: {"since", "seconds", "all": totals, "hour": totals, "dropped"}.
-  [[nodiscard]] config::Json stats() const;
+  /// Returns the totals: {"since", "all": totals, "hour": totals, "saved_s", "users", "dropped"}; "users" has what the
+  /// programs of this user, or of all, came to.
+  [[nodiscard]] config::Json stats(std::optional<uid_t> user) const;
   /// Returns the jobs of this user, or of all, the last one first.
   [[nodiscard]] config::Json jobs(std::optional<uid_t> user) const;
   /// Returns the last misses of a job; 0: of the last job that missed something.

@@ -52,6 +52,43 @@ std::string table(const Json& tally) {
   return text + row("all", tally);
 }
 
+std::string hit_rate(const Json& tally) {
+  const Json& percent = part_of(tally, "hit_percent");
+  std::array<char, 64> text{};
+  if (percent.is_number()) (void)std::snprintf(text.data(), text.size(), "%.1f %%", percent.get<double>());
+  return percent.is_number() ? text.data() : "-";
+}
+
+std::string program_row(const std::string& name, const Json& tally) {
+  constexpr size_t kWidth = 48;
+  return "    " + name + std::string(name.size() < kWidth ? kWidth - name.size() : 1, ' ') +
+         cell(std::to_string(number_at(tally, "asked")), 8) + cell(hit_rate(tally), 9) +
+         cell(std::to_string(number_at(tally, "made")), 8) + cell(seconds_at(tally, "saved_s"), 11) + "\n";
+}
+
+/// Each user with his programs; empty where there is none.
+std::string users_table(const Json& users) {
+  constexpr size_t kMostUsers = 20;
+  constexpr size_t kMostPrograms = 10;
+  std::string text;
+  size_t shown = 0;
+  for (const Json& user : users) {
+    if (shown++ == kMostUsers) break;
+    const bool is_known = part_of(user, "user").is_number();
+    text += program_row(is_known ? "uid " + std::to_string(number_at(user, "user")) : "others, and who cannot be seen",
+                        user);
+    size_t programs = 0;
+    for (const Json& program : part_of(user, "programs")) {
+      if (!is_known || programs++ == kMostPrograms) break;
+      const std::string name = text_at(program, "program");
+      text += program_row("  " + (name.empty() ? "other programs" : name), program);
+    }
+  }
+  if (text.empty()) return {};
+  return "    " + std::string(48, ' ') + cell("asked", 8) + cell("hits", 9) + cell("made", 8) + cell("saved", 11) +
+         "\n" + text;
+}
+
 std::string why_missed(const Json& tally) {
   std::string text;
   for (const auto& [word, count] : part_of(tally, "why_missed").items()) {
@@ -95,8 +132,9 @@ std::string one_line(const Json& tally) {
 /// Nothing for processes of which the daemon knows nothing (JobFinder).
 std::string who_ran(const Json& job) {
   if (number_at(job, "processes") == 0) return {};
-  return " (" + text_at(job, "command") + ", uid " + std::to_string(number_at(job, "user")) + ", " +
-         std::to_string(number_at(job, "processes")) + " processes)";
+  const std::string script = text_at(job, "script");
+  return " (" + text_at(job, "command") + (script.empty() ? "" : " " + script) + ", uid " +
+         std::to_string(number_at(job, "user")) + ", " + std::to_string(number_at(job, "processes")) + " processes)";
 }
 
 std::string job_text(const Json& job) {
@@ -141,11 +179,13 @@ std::string stats_text(std::string_view json) {
   if (!stats.is_object()) return {};
   const Json& all = part_of(stats, "all");
   std::string text = line("since", text_at(stats, "since")) + table(all) + why_missed(all);
+  text += line("hit rate", hit_rate(all) + " of " + std::to_string(number_at(all, "asked")) + " keys");
   text += line("waited", seconds_at(all, "waited_s") + " for bytes of " + std::to_string(number_at(all, "fetched")) +
                              " files, all requests together");
   text += line("last hour", one_line(part_of(stats, "hour")));
   text += line("saved", "at least " + seconds_at(stats, "saved_s") +
                             " of compiling, as the processes measured it that compiled the graphs");
+  text += users_table(part_of(stats, "users"));
   text += foreseen_line(part_of(stats, "starts"));
   text += leases_line(part_of(stats, "leases"));
   if (const uint64_t dropped = number_at(stats, "dropped"); dropped > 0) {

@@ -40,6 +40,7 @@ class ProcWriters final : public Writers {
   Judgement judge(const Writer* writer, std::span<const Facet> facets, const ExpectedFacts& expected) override;
   JobFacts job_of(pid_t tid, const JobQuestion& question) override;
   std::map<std::string, std::string> job_variables(pid_t tid) override;
+  std::optional<bool> runs_torch(pid_t tid) override;
   uint64_t program_of(pid_t tid) const override;
   void expect(pid_t tid) override;
   std::vector<UnknownJobs> unknown_jobs() const override { return jobs_.unknown(); }
@@ -200,6 +201,18 @@ std::map<std::string, std::string> ProcWriters::job_variables(pid_t tid) {
     if (names_job(name)) variables.emplace(name, value);
   }
   return variables;
+}
+
+std::optional<bool> ProcWriters::runs_torch(pid_t tid) {
+  const auto asker = asker_of(tid);
+  if (!asker) return std::nullopt;
+  const auto job = jobs_.recall(asker->pid, asker->stat);
+  if (job && job->kind == JobFacts::Kind::kKnown) return true;
+  const auto line = line_of(*asker);
+  const size_t place = static_cast<size_t>(asker->pid) % kOthers;
+  if (others_.with([&](const auto& all) { return all[place] == line; })) return false;
+  const auto writer = sight_->last_seen(asker->pid, asker->stat.identity);
+  return writer && writer->process().has_package() ? std::optional(true) : std::nullopt;
 }
 
 void ProcWriters::expect(pid_t tid) {

@@ -10,6 +10,7 @@
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/process_start.h"
+#include "inductorfs/config/paths.h"
 
 namespace inductorfs::mount {
 namespace {
@@ -18,6 +19,9 @@ namespace {
 constexpr Milliseconds kPatience{2000};
 /// A lookup waits for it.
 constexpr Milliseconds kViewPatience{250};
+/// Of whoever is told which script a job runs: it is good to know, and no more.
+constexpr Milliseconds kScriptPatience{250};
+constexpr const char* kScript = "script";
 constexpr Milliseconds kDeadline{5000};
 constexpr const char* kProc = "/proc";
 constexpr uint64_t kStatLimit = 4096;
@@ -39,6 +43,12 @@ ledger::JobProcesses job_processes_of(const SharedExaminer& examiner) {
   processes.signs_of = [examiner](pid_t thread) -> std::optional<ledger::JobSigns> {
     const auto text = examiner->ask(kJobTask, {}, Deadline::after(kPatience), -1, thread);
     return text ? ledger::job_signs_from(*text) : std::nullopt;
+  };
+  // A process can make its command line unreadable for as long as it likes.
+  processes.script_of = [examiner](const ledger::JobSigns& signs) -> std::optional<std::string> {
+    auto text = examiner->ask(kJobTask, kScript, Deadline::after(kScriptPatience), -1, signs.worker);
+    if (text) return config::printable(text->substr(0, ledger::kScriptLimit));
+    return text.error().code() == ErrorCode::kTimedOut ? std::nullopt : std::optional(std::string());
   };
   return processes;
 }
@@ -65,6 +75,7 @@ fingerprint::ExaminerTask job_task() {
   task.deadline = kDeadline;
   task.only_reads = true;
   task.answer = [](const fingerprint::ExaminerCall& call) {
+    if (call.request == kScript) return ledger::read_job_script(kProc, call.pid);
     const auto signs = ledger::read_job_signs(kProc, call.pid);
     return signs ? ledger::to_text(*signs) : std::string();
   };

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What settings are where nobody gave them, and which of them cannot work together.
+#include <grp.h>
+#include <pwd.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "inductorfs/base/number.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/given.h"
 #include "inductorfs/config/settings.h"
 
@@ -98,6 +104,34 @@ void give_default_places(Settings& settings, const User& owner) {
   add_default_also(settings, absolute_path("..", torch) + "/" + torch_directory_name(owner));
 }
 
+namespace {
+
+tl::unexpected<Error> unknown(const char* what, const std::string& name, const std::string& option) {
+  return fail(ErrorCode::kInvalid,
+              "--owner " + option + ": this host has no " + what + " " + name + ": make it, or give its number");
+}
+
+}  // namespace
+
+Result<Ownership> shown_ownership(const Settings& settings, Ownership covered) {
+  covered.mode = settings.mode.value_or(covered.mode);
+  if (settings.owner.empty()) return covered;
+  std::string_view rest = settings.owner;
+  const std::string user(take_part(rest, ':'));
+  const std::string group(rest);
+  const passwd* const record = ::getpwnam(user.c_str());
+  const auto uid = record != nullptr ? std::optional(record->pw_uid) : number_in<uid_t>(user);
+  if (!uid) return unknown("user", user, settings.owner);
+  const passwd* const known = record != nullptr ? record : ::getpwuid(*uid);
+  const struct group* const named = group.empty() ? nullptr : ::getgrnam(group.c_str());
+  std::optional<gid_t> gid = named != nullptr ? std::optional(named->gr_gid) : number_in<gid_t>(group);
+  if (group.empty() && known != nullptr) gid = known->pw_gid;
+  if (!gid) return unknown("group", group.empty() ? "of the user " + user : group, settings.owner);
+  covered.uid = *uid;
+  covered.gid = *gid;
+  return covered;
+}
+
 Result<void> complete(Settings& settings, const User& user, const Environment& environment) {
   if (settings.store.empty()) settings.store = default_store(settings.mountpoint, user, environment);
   if (settings.no_also) {
@@ -112,6 +146,16 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
   if (!settings.trust) settings.trust = user.uid == 0 ? TrustPolicy::kUser : TrustPolicy::kAll;
   INDUCTORFS_TRY(check_trust(settings, user));
   INDUCTORFS_TRY(check_store_limit(settings));
+  if (!settings.owner.empty() && user.uid != 0) {
+    return fail(
+        ErrorCode::kInvalid,
+        "--owner " + settings.owner + ": a mount of an ordinary user is this user's: leave it out, or mount as root");
+  }
+  if (settings.require_remote && settings.remote.empty()) {
+    return fail(ErrorCode::kInvalid,
+                "--require-remote without --remote: give the URL of the server with --remote, or leave "
+                "--require-remote out for a local mount");
+  }
   if (settings.read_only && settings.remote.empty()) {
     return fail(ErrorCode::kInvalid,
                 "--read-only without --remote: there is no cluster to read; give its URL with --remote, or leave "

@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <climits>
+#include <cstdlib>
 #include <limits>
 
 #include "inductorfs/base/number.h"
@@ -38,7 +39,7 @@ Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t mo
 Result<void> set_remote(Settings& settings, const std::string& value, const std::string&) {
   // An unset variable in a script must not silently turn a shared mount into a local one.
   if (value.empty()) return fail(ErrorCode::kInvalid, "give a URL, or leave it out for a local mount");
-  settings.remote = value;
+  settings.remote = value == "none" ? std::string() : value;
   return {};
 }
 
@@ -124,6 +125,26 @@ Result<void> set_seconds(Settings& settings, const std::string& value, const std
   return {};
 }
 
+Result<void> set_mode(Settings& settings, const std::string& value, const std::string&) {
+  constexpr mode_t kMost = 03777;  // set-user-id means nothing here
+  constexpr mode_t kOwners = 0700;
+  const bool is_octal = !value.empty() && value.size() <= 5 && value.find_first_not_of("01234567") == std::string::npos;
+  const unsigned long mode = is_octal ? std::strtoul(value.c_str(), nullptr, 8) : 0;
+  if ((mode & kOwners) != kOwners || mode > kMost) {
+    return fail(ErrorCode::kInvalid, "give an octal number with all rights for the owner, as \"1777\" or \"0750\"");
+  }
+  settings.mode = static_cast<mode_t>(mode);
+  return {};
+}
+
+Result<void> set_owner(Settings& settings, const std::string& value, const std::string&) {
+  const size_t colon = value.find(':');
+  if (value.empty() || colon == 0 || colon + 1 == value.size())
+    return fail(ErrorCode::kInvalid, "give USER or USER:GROUP");
+  settings.owner = value;  // names are looked up once, by who mounts: a worker cannot
+  return {};
+}
+
 template <uint64_t Settings::*Field, uint64_t Least, uint64_t Most>
 Result<void> set_number(Settings& settings, const std::string& value, const std::string&) {
   INDUCTORFS_TRY_ASSIGN(settings.*Field, parse_number(value, Least, Most));
@@ -192,8 +213,8 @@ constexpr std::string_view kSizeText = Bytes % (1ULL << 30) == 0 ? kText<(Bytes 
 
 constexpr std::array kMountOptions{
     Option{"remote", Kind::kText, "URL", "",
-           "share through this server (redis, rediss, unix, redis+sentinel, redis+cluster); without it the cache is "
-           "local",
+           "share through this server (redis, rediss, unix, redis+sentinel, redis+cluster); none, or without it: the "
+           "cache is local",
            set_remote},
     Option{"password-file", Kind::kText, "FILE", "", "read the password of the remote from FILE",
            set_path<&Settings::password_file>},
@@ -236,6 +257,10 @@ constexpr std::array kMountOptions{
     Option{"read-only", Kind::kSwitch, "", "false",
            "never change anything in the remote, so that a user with rights to read is enough; jobs write on this host",
            set_switch<&Settings::read_only>},
+    Option{"require-remote", Kind::kSwitch, "", "false",
+           "fail where the remote does not answer, or refuses this mount; without it the mount serves what is on this "
+           "host and tries again",
+           set_switch<&Settings::require_remote>},
     Option{"log", Kind::kText, "FILE", "<store>/log", "write the log to FILE", set_path<&Settings::log>},
     Option{"log-level", Kind::kText, "LEVEL", "info", "log from this level on: debug, info, warning or error",
            set_log_level},
@@ -279,6 +304,10 @@ constexpr std::array kMountOptions{
            set_number<&Settings::threads, 1, kMostThreads>},
     Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "let other users use the mount",
            set_switch<&Settings::allow_other>},
+    Option{"mode", Kind::kText, "MODE", "that of the directory",
+           "show the mountpoint with these permissions, an octal number: 1777 for a mount of all users", set_mode},
+    Option{"owner", Kind::kText, "USER[:GROUP]", "that of the directory",
+           "show the mountpoint as this user's, by name or number; only as root", set_owner},
     Option{"start-timeout", Kind::kText, "S", kText<Settings::kStartSeconds>,
            "give up when the mount does not answer within S seconds", set_seconds<&Settings::start_timeout, 1>},
     Option{"hang-timeout", Kind::kText, "S", kText<Settings::kHangSeconds>,

@@ -57,7 +57,7 @@ std::function<bool()> Answers::or_ending(const std::function<bool()>& cancelled)
 }
 
 std::string Answers::status(const control::Peer* guest) {
-  return status_json({from_.settings, from_.layers, from_.remote_watch.knowledge(), from_.also(),
+  return status_json({from_.settings, from_.layers, from_.remote_watch.knowledge(), from_.also(), from_.left_over(),
                       from_.host_watch.news(), from_.supervision.news(), from_.store_watch.look(),
                       from_.heartbeat.status(), from_.requests_by_user(), guest});
 }

@@ -38,6 +38,7 @@ class Answers final : public control::MountControl {
     const Heartbeat& heartbeat;
     const host::HostWatch& host_watch;
     std::function<std::vector<std::string>()> also;                ///< Note::also
+    std::function<std::string()> left_over;                        ///< of Mounter::uncover()
     std::function<std::map<uint32_t, size_t>()> requests_by_user;  ///< of fuse::Session
     std::function<void()> end;                                     ///< has the main thread end the mount
   };

@@ -52,7 +52,8 @@ Error explained(const std::string& what, const std::string& path, Error error) {
                what + " " + path + ": it, or a loader that it needs, is not there: install the whole package");
 }
 
-Result<Handed> collect(const config::Frozen& mount, const std::string& program, const Fd& tree, Readiness& readiness) {
+Result<Handed> collect(const config::Frozen& mount, const config::Ownership& covered, const std::string& program,
+                       const Fd& tree, Readiness& readiness) {
   Handed handed;
   INDUCTORFS_TRY_ASSIGN(const auto region, takeover::Region::create(mount.settings.threads, takeover::Region::kSpares));
   INDUCTORFS_TRY_ASSIGN(const auto settings, config::to_sealed_memory("inductorfs-settings",
@@ -64,7 +65,7 @@ Result<Handed> collect(const config::Frozen& mount, const std::string& program, 
                                                                         host::to_bytes(facts_request(mount.settings))));
   INDUCTORFS_TRY_ASSIGN(
       const auto mounter_task,
-      config::to_sealed_memory("inductorfs-mount", to_bytes(mount::mounter_task(mount.settings, mount.ownership))));
+      config::to_sealed_memory("inductorfs-mount", to_bytes(mount::mounter_task(mount.settings, covered))));
   INDUCTORFS_TRY_ASSIGN(const auto mounter_notes, config::to_memory("inductorfs-mounted", {}));
   const Result<Fd> executable = open_at(AT_FDCWD, program, O_PATH);
   if (!executable) return fail(explained("open", program, executable.error()));
@@ -165,10 +166,11 @@ Result<std::string> find_supervisor(const std::string& program) {
 
 }  // namespace
 
-Error launch_supervisor(const config::Frozen& mount, const std::string& program, const Fd& tree, Readiness& readiness) {
+Error launch_supervisor(const config::Frozen& mount, const config::Ownership& covered, const std::string& program,
+                        const Fd& tree, Readiness& readiness) {
   const Result<std::string> supervisor = find_supervisor(program);
   if (!supervisor) return supervisor.error();
-  const Result<Handed> handed = collect(mount, program, tree, readiness);
+  const Result<Handed> handed = collect(mount, covered, program, tree, readiness);
   if (!handed) return handed.error();
   std::vector<std::string> words = words_of(mount);
   std::vector<char*> arguments;

@@ -27,6 +27,7 @@
 #include "inductorfs/mount/open_files.h"
 #include "inductorfs/mount/process.h"
 #include "inductorfs/mount/process_views.h"
+#include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/place.h"
@@ -128,10 +129,15 @@ Result<remote::Remote> open_remote(const config::Settings& settings, const std::
     return is_passing(found.error()) ? fail(found.error()) : wrong_option(found.error());
   }
   Result<remote::ServerFacts> facts = opened->operators->probe(Deadline::after(kProbePatience));
-  if (!facts && is_wrong_server(facts.error())) {
-    return wrong_option(std::move(facts).error().with_context("remote " + shown));
-  }
-  return opened;  // one that does not answer is a warning of the mount (remote_warning)
+  if (facts) return opened;
+  // A password is changed here and there at two moments, so who refuses may be right later, unlike who is no such
+  // server.
+  const bool is_lasting = is_wrong_server(facts.error()) && facts.error().code() != ErrorCode::kNotPermitted;
+  // A warning of the mount (remote_warning).
+  if (!is_lasting && is_wrong_server(facts.error())) layers.remote_refusal = facts.error().what();
+  if (!is_lasting && !settings.require_remote) return opened;
+  if (!is_wrong_server(facts.error())) return fail(unreached(settings, facts.error()));
+  return wrong_option(std::move(facts).error().with_context("remote " + shown));
 }
 
 Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& settings, bool is_resumed,

@@ -127,6 +127,7 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       explainer_(*layers_, orders_heard()),
       answers_({settings_, *layers_, supervision_, mounter_, store_watch_, watch_, heartbeat_, host_watch_,
                 [this] { return note_.with([](const Note& one) { return one.also; }); },
+                [this] { return note_.with([](const Note& one) { return one.left_over; }); },
                 [this] { return session_->requests_by_user(); }, [this] { ended_.raise(); }},
                orders_heard()) {
   note_.with([&](Note& known) {
@@ -149,7 +150,7 @@ Result<void> Service::start() {
   show();
   INDUCTORFS_TRY(listen());
   Result<std::string> left_over = mounter_.uncover(Deadline::after(kPlacesPatience));
-  if (left_over) left_over_ = std::move(*left_over);
+  if (left_over) note_.with([&](Note& known) { known.left_over = std::move(*left_over); });
   if (!left_over) log::error("mount.mounter_failed", {{"why", left_over.error().what()}});
   mounter_.close();
   leaves_dead_ = false;
@@ -386,8 +387,9 @@ std::vector<std::string> Service::warnings() const {
   std::vector<std::string> warnings;
   for (std::string warning :
        {settings_.no_worker_user, worker_tree_warning(settings_), worker_places_warning(), worker_filter_warning(),
-        trouble_, left_over_, sharing_warning(settings_, layers_->host->state()->facts),
-        remote_warning(settings_, layers_->remote.operators->health()), filter_warning()}) {
+        trouble_, note_.with([](const Note& one) { return one.left_over; }),
+        sharing_warning(settings_, layers_->host->state()->facts),
+        remote_warning(settings_, layers_->remote.operators->health(), layers_->remote_refusal), filter_warning()}) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

@@ -120,7 +120,6 @@ class Service {
   places::BindId own_;        ///< the mount; empty when a resumed worker has not found it
   bool leaves_dead_ = false;  ///< Mounter::Mounted::leaves_dead, until it serves
   std::string trouble_;       ///< of the further places, for the user
-  std::string left_over_;     ///< what jobs wrote below the mount before (places::move_left_over()), for the user
   std::string socket_;
   StoreWatch store_watch_;
   RemoteWatch watch_;

@@ -268,6 +268,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   if (facts.server.facts) {
     for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);
   }
+  if (!facts.left_over.empty()) warnings.push_back(facts.left_over);
   for (size_t i = 0; i < std::min(facts.also.size(), facts.settings.also.size()); ++i) {
     if (!facts.also[i].starts_with(places::kPlaceFailed)) continue;
     const std::string why = facts.also[i].substr(places::kPlaceFailed.size());

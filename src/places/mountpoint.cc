@@ -19,6 +19,7 @@
 #include <ctime>
 #include <vector>
 
+#include "covered.h"
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/log.h"
@@ -40,6 +41,8 @@ constexpr int kDeadMark = 3;
 constexpr int kMostLayers = 16;
 constexpr mode_t kPermissions = 07777;
 constexpr mode_t kPrivate = 0700;
+/// Of names that one mount moves.
+constexpr size_t kMostLeftOver = 10'000;
 
 bool is_served(const std::string& path) {
   return control::is_served(config::runtime_directory(::geteuid(), config::process_environment()) + "/" +
@@ -224,18 +227,21 @@ std::optional<Followed> follow_links(const std::string& path) {
   return result;
 }
 
-/// What stat(2) says of a directory, or of the one that a mount of ours covers; asks nothing of that mount. Without the
-/// right to look below it: what the kernel has kept of the mount's root, no permission of anybody if that is nothing.
+/// What a mount over a directory shows, or over the one that a mount of ours covers; asks nothing of that mount.
+/// Without the right to look below it: what the kernel has kept of the mount's root, no permission of anybody if that
+/// is nothing.
 Result<struct stat> stat_directory(const std::string& path) {
   struct stat found {};
   const std::vector<MountEntry> table = read_mount_table();
   const MountEntry* const top = find_mount_at(table, path);
-  if (top == nullptr || !top->is_ours()) {
-    if (::lstat(path.c_str(), &found) != 0) return fail_errno("stat", path);
-    return found;
+  const bool is_covered = top != nullptr && top->is_ours();
+  Result<Covered> covered = is_covered ? open_covered(path) : Covered{};
+  if (!is_covered) {
+    INDUCTORFS_TRY_ASSIGN(covered->directory, open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW));
   }
-  if (const Result<Covered> covered = open_covered(path)) {
+  if (covered) {
     if (::fstat(covered->directory.get(), &found) != 0) return fail_errno("stat", path);
+    if (::geteuid() == 0) (void)show_kept(covered->directory, found);  // what it was before shows as well
     return found;
   }
   struct statx kept {};
@@ -334,6 +340,7 @@ Result<Mountpoint> open_mountpoint(const std::string& path, const config::Owners
   if (!root) return place;
   struct stat found {};
   if (::fstat(place.at.directory.get(), &found) != 0) return fail_errno("stat", path);
+  place.was_covered = show_kept(place.at.directory, found);
   const bool same = S_ISDIR(found.st_mode) && found.st_uid == looked_at.uid && found.st_gid == looked_at.gid &&
                     (found.st_mode & kPermissions) == looked_at.mode;
   if (same) return place;
@@ -342,10 +349,18 @@ Result<Mountpoint> open_mountpoint(const std::string& path, const config::Owners
                   ": check who may write to the directories above it, and try again");
 }
 
+void close_below(const Mountpoint& place, const std::string& path, const config::Ownership& shown) {
+  if (::geteuid() != 0) return;
+  const Result<void> closed = close_covered(place.at.directory, shown);
+  const bool others_write = (shown.mode & (S_IWGRP | S_IWOTH)) != 0 || shown.uid != 0;
+  if (closed || !others_write) return;
+  log::info("places.mountpoint_open", {{"mountpoint", path}, {"why", closed.error().to_string()}});
+}
+
 std::string move_left_over(const Mountpoint& place, const std::string& path) {
   std::vector<std::string> names;
   const Handle<DIR, ::closedir> directory(::opendir(through_descriptor(place.at.directory).c_str()));
-  while (const dirent* item = directory ? ::readdir(directory.get()) : nullptr) {
+  while (const dirent* item = directory && names.size() < kMostLeftOver ? ::readdir(directory.get()) : nullptr) {
     const std::string_view name = item->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }
@@ -361,7 +376,8 @@ std::string move_left_over(const Mountpoint& place, const std::string& path) {
   }
   const std::string beside = path.substr(0, path.rfind('/') + 1) + aside;
   std::string text = "while no daemon served, jobs wrote into the directory below the mount " + path + " (" +
-                     std::to_string(names.size()) + " names, one is " + names.front() + "): ";
+                     (names.size() < kMostLeftOver ? "" : "at least ") + std::to_string(names.size()) +
+                     " names, one is " + config::printable(names.front()) + "): ";
   if (moved > 0) text += std::to_string(moved) + " are in " + beside + " now, remove that when no job needs it";
   if (moved == 0 && made) (void)::unlinkat(place.at.around.get(), aside.c_str(), AT_REMOVEDIR);
   if (moved > 0 && moved < names.size()) text += "; ";

@@ -26,8 +26,10 @@ TEST(MountHelper, KnowsItsNames) {
 }
 
 TEST(MountHelper, TranslatesSourceAndOptions) {
-  EXPECT_EQ(words_of({"redis://h:1/0", "/m", "-o", "rw,nofail,x-systemd.automount,threads=2,also=a=/x,no-allow-other"}),
-            (Words{"mount", "/m", "--remote=redis://h:1/0", "--threads=2", "--also=a=/x", "--no-allow-other"}));
+  EXPECT_EQ(words_of({"redis://h:1/0", "/m", "-o",
+                      "rw,nofail,owner,x-systemd.automount,threads=2,also=a=/x,no-allow-other,owner=u:g"}),
+            (Words{"mount", "/m", "--remote=redis://h:1/0", "--threads=2", "--also=a=/x", "--no-allow-other",
+                   "--owner=u:g"}));
   EXPECT_EQ(words_of({"none", "/m", "-n", "-v", "-t", "fuse.inductorfs"}), (Words{"mount", "/m"}));
   EXPECT_EQ(words_of({"none", "/m", "-o", "python=\"/a,b\",config=/c"}),
             (Words{"mount", "/m", "--python=/a,b", "--config=/c"}));

@@ -329,7 +329,7 @@ def test_wrong_password(cluster, place, given):
         file = place.root / "password"
         file.write_bytes(given)
         more = ["--password-file", file]
-    done = mount(cluster, place, *more, remote=cluster.redis.url)
+    done = mount(cluster, place, *more, "--require-remote", remote=cluster.redis.url)
     refused(done, re.escape(cluster.redis.url) + "|" + re.escape(str(place.root)), "(?i)password", code=2)
     not_mounted(place)
 

@@ -5,7 +5,7 @@
 
 namespace inductorfs::config {
 
-/// Owner and mode of a mount: those of the directory that it covers.
+/// Owner and mode of a mount: those of the directory that it covers, if no option says another.
 struct Ownership {
   uid_t uid = 0;
   gid_t gid = 0;

@@ -15,6 +15,7 @@
 #include "inductorfs/base/defaults.h"
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/config/ownership.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/worker_user.h"
 #include "inductorfs/fingerprint/trust.h"
@@ -91,6 +92,7 @@ struct Settings {
   bool no_also = false;
   bool no_publish = false;
   bool read_only = false;
+  bool require_remote = false;
   std::vector<Also> default_also;  ///< the places in `also` that nobody gave
   std::string log;
   log::Level log_level = log::Level::kInfo;
@@ -110,6 +112,8 @@ struct Settings {
   std::string prefix{defaults::kPrefix};
   uint64_t threads = kThreads;
   std::optional<bool> allow_other;  ///< unset: for root yes, else no
+  std::optional<mode_t> mode;       ///< of the mount's root; unset: that of the directory
+  std::string owner;                ///< of the mount's root, USER or USER:GROUP; empty: that of the directory
   std::chrono::seconds start_timeout{kStartSeconds};
   std::chrono::seconds hang_timeout{kHangSeconds};
   uint64_t crash_limit = kCrashes;
@@ -170,6 +174,10 @@ struct Configuration {
 
 /// Fills in what was not given (store, default --also) and refuses settings that cannot work together.
 [[nodiscard]] Result<void> complete(Settings& settings, const User& user, const Environment& environment);
+
+/// Returns owner and mode of a mount over a directory with those of `covered`. kInvalid for a user or group that this
+/// host does not know. The process must have one thread.
+[[nodiscard]] Result<Ownership> shown_ownership(const Settings& settings, Ownership covered);
 
 /// Returns the default places: what torch keeps in `torch`, its default directory.
 [[nodiscard]] std::vector<Also> default_places(const std::string& torch);

@@ -37,6 +37,7 @@ struct Layers {
   std::shared_ptr<remote::WriteCondition> writes = std::make_shared<remote::WriteCondition>();  ///< of the remote
   std::shared_ptr<Secrets> secrets;                                                             ///< of the remote
   remote::Remote remote;
+  std::string remote_refusal;  ///< why the server refused this mount when it was opened; empty if it did not
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<ledger::Ledger> ledger;
   std::unique_ptr<vfs::FileSystem> file_system;
@@ -73,9 +74,9 @@ struct TakeoverState {
   std::function<void()> mounter_stands_still = [] {};
 };
 
-/// Opens store, log, remote, catalog and file system. A remote that does not answer is no error. A remote that answers
-/// and is wrong (no Redis, too old, wrong password) is an error, unless a mount is resumed, because jobs depend on that
-/// mount.
+/// Opens store, log, remote, catalog and file system. A remote that does not answer, or refuses this mount (a wrong
+/// password), is an error with --require-remote alone. One that is wrong (no Redis, too old) is an error, unless a
+/// mount is resumed, because jobs depend on that mount.
 [[nodiscard]] Result<std::unique_ptr<Layers>> open_layers(const config::Settings& settings,
                                                           const config::Ownership& ownership,
                                                           const TakeoverState& takeover = {});

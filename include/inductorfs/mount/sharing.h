@@ -21,7 +21,8 @@ namespace inductorfs::mount {
 
 /// Returns one line for the user who mounts, if the remote that was named has not answered; empty if it has, and for a
 /// local cache. Shows no password.
-[[nodiscard]] std::string remote_warning(const config::Settings& settings, const remote::Operators::Health& health);
+[[nodiscard]] std::string remote_warning(const config::Settings& settings, const remote::Operators::Health& health,
+                                         const std::string& refusal);
 
 /// Adds to an error of a question to the cluster which remote did not answer, and what to do; leaves every other error
 /// as it is. Shows no password.

@@ -22,6 +22,7 @@ struct StatusFacts {
   const Layers& layers;
   RemoteWatch::Knowledge server;
   std::vector<std::string> also;  ///< Note::also
+  std::string left_over;          ///< Note::left_over
   host::FactsNews news;
   SupervisionNews supervision;
   StoreNews store;

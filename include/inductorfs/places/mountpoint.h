@@ -61,22 +61,27 @@ bool detach_dead_mounts(const std::string& path);
 /// Returns an absolute path with symbolic links followed. kNotFound and kNotDirectory name the remedy. For root a link
 /// of another user leads only to a directory of that user; else kNotPermitted.
 [[nodiscard]] Result<std::string> resolve_mountpoint(const std::string& path);
-/// Owner and mode of the directory, also below a dead mount. An ordinary user cannot look there: what the kernel knows
+/// Owner and mode that a mount over the directory shows, also below a dead mount: those of the directory, or what they
+/// were before root's first mount there (close_below()). An ordinary user cannot look there: what the kernel knows
 /// of the mount's root is the same. When the kernel knows nothing, nobody has used that mount, and it is detached.
 [[nodiscard]] Result<config::Ownership> ownership_of(const std::string& mountpoint);
 
 /// The directory to mount on, as it is when everything else is ready for the mount.
 struct Mountpoint {
   Covered at;
-  Fd dead;                 ///< the root of the dead mount that still covers it, opened with O_PATH
-  std::string device;      ///< MountEntry::device of that mount
-  bool uncovered = false;  ///< a dead mount was detached, so jobs may write there until the new one is there
+  Fd dead;                   ///< the root of the dead mount that still covers it, opened with O_PATH
+  std::string device;        ///< MountEntry::device of that mount
+  bool uncovered = false;    ///< a dead mount was detached, so jobs may write there until the new one is there
+  bool was_covered = false;  ///< by a mount of root, so what is in it was written while nothing was mounted
 };
 
 /// Opens the directory; `path` is one that resolve_mountpoint() returned. A dead mount stays on it if this is root, and
 /// is detached if not, because fusermount3 mounts nothing where one is. For root: the owner of a directory on the way
 /// may have put another directory there in the meantime. kNotPermitted when owner or mode are not those of `looked_at`.
 [[nodiscard]] Result<Mountpoint> open_mountpoint(const std::string& path, const config::Ownership& looked_at);
+/// After root has mounted: takes the covered directory from everybody else (owner root, mode 0555), so that nobody
+/// writes there while nothing is mounted, and keeps `shown` in an attribute of it for the next mount. Best effort.
+void close_below(const Mountpoint& place, const std::string& path, const config::Ownership& shown);
 /// Moves what jobs have written into the covered directory to a directory beside it. Returns what a person should know
 /// about that; empty when there was nothing.
 [[nodiscard]] std::string move_left_over(const Mountpoint& place, const std::string& path);

@@ -51,6 +51,7 @@ class ConfigCommand final : public Subcommand {
     }
     if (action_ == "check") {
       if (const auto named = mount::check_named(*settings); !named) return fail_options(named.error());
+      if (const auto shown = config::shown_ownership(*settings, {}); !shown) return fail_options(shown.error());
     }
     return print(action_ == "show" ? configuration_text(*settings, origin_) : "the configuration is right\n");
   }

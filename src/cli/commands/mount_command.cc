@@ -35,13 +35,16 @@ Result<void> launch(config::Settings& settings, mount::Readiness& readiness) {
   settings.mountpoint = std::move(*real);
   INDUCTORFS_TRY(places::check_mountpoint_outside_of_mounts(settings.mountpoint));
   INDUCTORFS_TRY(mount::check_place_of_store(settings.store));
-  INDUCTORFS_TRY_ASSIGN(auto ownership, places::ownership_of(settings.mountpoint));
-  ownership.uncovered = ownership.uncovered || uncovered || uncovered_too;
-  if (::geteuid() == 0 && ownership.uid != 0) config::give_default_places(settings, config::user_by_id(ownership.uid));
+  INDUCTORFS_TRY_ASSIGN(auto covered, places::ownership_of(settings.mountpoint));
+  covered.uncovered = covered.uncovered || uncovered || uncovered_too;
+  const auto ownership = config::shown_ownership(settings, covered);
+  if (!ownership) return mount::wrong_option(ownership.error());
+  if (::geteuid() == 0 && ownership->uid != 0)
+    config::give_default_places(settings, config::user_by_id(ownership->uid));
   INDUCTORFS_TRY(mount::choose_worker_user(settings));
   Fd tree;
   mount::choose_worker_tree(settings, tree);
-  return fail(mount::launch_supervisor({settings, ownership}, program, tree, readiness));
+  return fail(mount::launch_supervisor({settings, *ownership}, covered, program, tree, readiness));
 }
 
 int launch_or_report(config::Settings& settings, mount::Readiness readiness) {

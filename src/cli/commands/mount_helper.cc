@@ -67,7 +67,8 @@ Result<void> add_option(const std::string& text, bool sloppy, std::vector<std::s
   const std::string name = text.substr(0, equals);
   const bool has_value = equals != std::string::npos;
   if (name.starts_with("x-") || name.starts_with("X-") || name == "comment") return {};
-  if (std::find(kAccepted.begin(), kAccepted.end(), name) != kAccepted.end()) return {};
+  const bool is_ours = has_value && name == "owner";  // mount(8) has one, too, without a value
+  if (!is_ours && std::find(kAccepted.begin(), kAccepted.end(), name) != kAccepted.end()) return {};
   for (const auto& [refused, why] : kRefused) {
     if (name == refused) return fail(refuse(name, why));
   }

@@ -62,7 +62,12 @@ Error unreached(const config::Settings& settings, const Error& error) {
                                  remedy_for(settings) + ", and try again");
 }
 
-std::string remote_warning(const config::Settings& settings, const remote::Operators::Health& health) {
+std::string remote_warning(const config::Settings& settings, const remote::Operators::Health& health,
+                           const std::string& refusal) {
+  if (!refusal.empty()) {
+    return "the remote refuses this mount: " + log::redact_url(settings.remote) + ": " + refusal +
+           "; the mount serves what is on this host, tries again, and shares when the remote lets it";
+  }
   if (settings.remote.empty() || health.reachable) return {};
   std::string why = health.last_error.empty() ? "no answer yet" : health.last_error;
   // A port that wants TLS says no more than this to a plain command.

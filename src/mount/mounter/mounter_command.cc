@@ -120,7 +120,7 @@ Result<HostMounts::Made> HostMounts::make() {
   fuse::MountOptions options;
   options.directory = made.place.at.directory.get();
   options.dead = made.place.dead.get();
-  options.may_hold_files = made.again || leaves_dead(made);
+  options.may_hold_files = made.again || leaves_dead(made) || made.place.was_covered;
   options.mountpoint = task_.mountpoint;
   options.source = kSource;
   options.allow_other = task_.allow_other;
@@ -132,6 +132,7 @@ Result<HostMounts::Made> HostMounts::make() {
     (void)places::unmount_if_there(task_.mountpoint, made.own, true);  // the first error is the one to tell
     return fail(std::move(noted).error());
   }
+  places::close_below(made.place, task_.mountpoint, task_.ownership);
   log::info("mount.mounted", {{"mountpoint", task_.mountpoint}, {"device", made.own.device}});
   return made;
 }
@@ -171,7 +172,7 @@ void HostMounts::mount(int session) {
   send(session, Json::object());
   if (!hears(session, Mounter::kUncover)) return;
   // As late as this: a call that had found the directory before it was covered may have made its file after that.
-  const bool may_have_left = made->again || leaves_dead(*made);
+  const bool may_have_left = ::geteuid() == 0 || made->again || leaves_dead(*made);
   const std::string left = may_have_left ? places::move_left_over(made->place, task_.mountpoint) : std::string();
   stays_dead_ = false;
   if (const Result<void> noted = note(made->own); !noted) return send(session, config::error_to_json(noted.error()));

@@ -29,8 +29,11 @@ Result<void> write_number(int memory, uint64_t number, uint64_t at) {
 }
 
 std::string encode(const Note& noted) {
-  const Json json = {
-      {"facts", noted.facts.to_json()}, {"learned", noted.learned}, {"traces", noted.traces}, {"also", noted.also}};
+  const Json json = {{"facts", noted.facts.to_json()},
+                     {"learned", noted.learned},
+                     {"traces", noted.traces},
+                     {"also", noted.also},
+                     {"left_over", noted.left_over}};
   const std::vector<uint8_t> bytes = Json::to_cbor(json);
   return {bytes.begin(), bytes.end()};
 }
@@ -41,7 +44,7 @@ std::optional<Note> decode(std::string_view bytes) {
     Result<fingerprint::Fingerprint> facts = fingerprint::Fingerprint::from_json(json.at("facts").get<std::string>());
     if (!facts) return std::nullopt;
     return Note{std::move(*facts), json.at("learned").get<std::time_t>(), json.at("traces").get<std::string>(),
-                json.at("also").get<std::vector<std::string>>()};
+                json.at("also").get<std::vector<std::string>>(), json.value("left_over", std::string())};
   } catch (const std::exception&) {
     return std::nullopt;  // another version's: everything is found out again
   }

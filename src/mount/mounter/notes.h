@@ -19,6 +19,7 @@ struct Note {
   std::time_t learned = 0;
   std::string traces;             ///< digest of the host's traces at that time; empty: not known
   std::vector<std::string> also;  ///< the state of each further place, as it was shown
+  std::string left_over;          ///< what jobs wrote below the mount before (places::move_left_over()), for people
 };
 
 /// Bytes that one process leaves for the next one of its kind, in memory that the supervisor keeps open for the mount's

@@ -5,8 +5,10 @@ import contextlib
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,14 +16,18 @@ from inductorfs_testing import artefacts, compare, environments, mounts, places
 from inductorfs_testing.containers import TOOLS
 from inductorfs_testing.environments import Writer
 from inductorfs_testing.pods import MANIFESTS, KubeNode, PodContainer, Volumes, container_of, documents, pod_of
+from inductorfs_testing.ports import free_port
 from inductorfs_testing.processes import run, wait_until
 
 pytestmark = pytest.mark.usefixtures("root")
 
-NAMES = ["daemonset.yaml", "pod.yaml", "serving.yaml", "sidecar.yaml"]
+NAMES = ["daemonset.yaml", "pod.yaml", "serving.yaml", "sidecar.yaml", "publish-job.yaml"]
+DOCUMENT = places.REPOSITORY / "docs" / "kubernetes.md"
 # Since which all that they use exists, and one of today.
 VERSIONS = ["1.29", "1.37"]
-REMOTE = "rediss://cache.example:6379/0"
+REMOTE = "rediss://cache.compile-cache.svc:6379/0"
+SIDECARS_REMOTE = "rediss://cache.example:6379/0"
+CA_FILE = 'ca-file = "/etc/inductorfs-ca/ca.crt"\n'
 PASSWORD = "a password"
 IDLE = ["sleep", "infinity"]
 # A job that runs on while its daemon goes: it answers for each line what it sees. It holds a file open and mapped of which the kernel has
@@ -90,11 +96,13 @@ def url(cluster):
 def texts(cluster, pod):
     """What the config map and the secret of the DaemonSet have, for this cluster's server."""
     data = documents("daemonset.yaml")["ConfigMap"]["data"]
-    assert REMOTE in data["mount.toml"]
+    assert REMOTE in data["mount.toml"] and CA_FILE in data["mount.toml"]
     found = {}
     for volume in pod["volumes"]:
-        if "configMap" in volume:
-            found[volume["name"]] = {key: text.replace(REMOTE, url(cluster)) for key, text in data.items()}
+        if volume.get("configMap") == {"name": "server-ca"}:
+            found[volume["name"]] = {"ca.crt": "of a server with TLS"}
+        elif "configMap" in volume:
+            found[volume["name"]] = {key: text.replace(REMOTE, url(cluster)).replace(CA_FILE, "") for key, text in data.items()}
         elif "secret" in volume:
             found[volume["name"]] = {"password": PASSWORD + "\n"}
     return found
@@ -146,14 +154,125 @@ def sync(container):
     return container.run("inductorfs", "sync", mountpoint(container))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", NAMES)
-def test_kubernetes_takes_it(version, name):
+@pytest.fixture(scope="module")
+def tools():
+    """The directory of kubernetes-validate and kubectl."""
     done = subprocess.run([places.REPOSITORY / "scripts/venv", places.REPOSITORY / "tests/mount/requirements/kubernetes.txt"],
                           stdout=subprocess.PIPE, text=True, check=True, timeout=600)
-    validate = f"{done.stdout.strip()}/bin/kubernetes-validate"
-    done = run([validate, "--strict", "--kubernetes-version", version, MANIFESTS / name])
+    return Path(done.stdout.strip()) / "bin"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_kubernetes_takes_it(tools, version, name):
+    done = run([tools / "kubernetes-validate", "--strict", "--kubernetes-version", version, MANIFESTS / name])
     assert done.code == 0, done
+
+
+@pytest.fixture(scope="module")
+def tree(tools, tmp_path_factory):
+    """(directory, objects): the tree with the password and the certificate as the document says, and what kustomize makes of it."""
+    directory = tmp_path_factory.mktemp("tree") / "kubernetes"
+    shutil.copytree(MANIFESTS, directory)
+    [script] = [block for block in re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL) if "openssl req" in block]
+    done = run(["sh", "-e", "-c", script.split("\nkubectl")[0].replace("packaging/kubernetes/", f"{directory}/")], seconds=60)
+    assert done.code == 0, done
+    built = run([tools / "kubectl", "kustomize", directory], seconds=60)
+    assert built.code == 0, built
+    (directory / "built.yaml").write_text(built.out)
+    return directory, list(yaml.safe_load_all(built.out))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_tree_is_what_kubernetes_takes(tools, tree, version):
+    directory, objects = tree
+    done = run([tools / "kubernetes-validate", "--strict", "--kubernetes-version", version, directory / "built.yaml"])
+    assert done.code == 0, done
+    assert {one["metadata"].get("namespace", "compile-cache") for one in objects} == {"compile-cache"}
+    names = {(one["kind"], one["metadata"]["name"]) for one in objects}
+    for one in objects:
+        spec = one.get("spec", {}).get("template", {}).get("spec", {})
+        for volume in spec.get("volumes", []):  # kustomize does not say that a name leads nowhere
+            for kind, key in (("ConfigMap", "name"), ("Secret", "secretName")):
+                source = volume.get(kind[0].lower() + kind[1:])
+                assert not source or (kind, source[key]) in names, volume
+    [policy] = [one["spec"] for one in objects if one["kind"] == "NetworkPolicy"]
+    labels = {one["kind"]: one["spec"]["template"]["metadata"]["labels"] for one in objects if "template" in one.get("spec", {})}
+    assert policy["podSelector"]["matchLabels"] == labels["StatefulSet"]
+    assert policy["ingress"][0]["from"] == [{"podSelector": {"matchLabels": labels["DaemonSet"]}}]
+
+
+def test_the_trees_server_serves_a_mount_over_tls(tree, cluster, tmp_path):
+    """Redis in place of Valkey, of which Debian 12 has none, by the same command and configuration; no kubelet and no network plugin."""
+    directory, objects = tree
+    [stateful] = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "StatefulSet"]
+    [config] = [one["data"] for one in objects if one["kind"] == "ConfigMap" and one["metadata"]["name"] == "server"]
+    [container] = stateful["containers"]
+    port, places_of = free_port(), {mount["mountPath"]: tmp_path / mount["name"] for mount in container["volumeMounts"]}
+    for place in places_of.values():
+        place.mkdir()
+    (places_of["/config"] / "valkey.conf").write_text(config["valkey.conf"].replace("6379", str(port)))
+    for name, to in (("password", "/password"), ("tls.crt", "/tls"), ("tls.key", "/tls")):
+        shutil.copy(directory / name, places_of[to])
+
+    def here(script):
+        for path, place in places_of.items():
+            script = script.replace(f"{path}/", f"{place}/")
+        return script.replace("valkey-server", "redis-server").replace("valkey-cli", f"redis-cli -p {port}")
+
+    conf = places_of["/config"] / "valkey.conf"
+    conf.write_text(here(conf.read_text()).replace("dir /data", f"dir {places_of['/data']}"))
+    with open(tmp_path / "server.log", "wb") as log:
+        child = subprocess.Popen(["sh", "-c", here(container["args"][0])], stdout=log, stderr=log)
+    try:
+        probe = here(container["readinessProbe"]["exec"]["command"][2])
+        wait_until(lambda: child.poll() is not None or run(["sh", "-c", probe]).code == 0, 30, "the server's readinessProbe")
+        assert child.poll() is None, (tmp_path / "server.log").read_text()
+        node = cluster.node("node", start=False)
+        node.remote = f"rediss://localhost:{port}/0"
+        node.start(*cluster.options(), "--ca-file", directory / "tls.crt", "--password-file", directory / "password")
+        told = node.status()["remote"]
+        assert told["reachable"] and told["eviction_policy"] == "volatile-ttl" and told["memory_limit"] == 8 << 30, told
+        assert "password" not in Path(f"/proc/{child.pid}/cmdline").read_text()
+    finally:
+        child.terminate()
+        child.wait(20)
+
+
+def test_only_what_was_left_over_last_is_kept(cluster_of_nodes):
+    cluster = cluster_of_nodes
+    node = cluster.kube_node("node")
+    place = node.path("/var/cache/inductorfs")
+    for number in range(5):
+        (place / "left-over" / str(number + 1)).mkdir(parents=True)
+    (place / "mount").mkdir()
+    (place / "mount/written").write_text("by a job")
+    daemon(cluster, node)
+    kept = sorted((place / "left-over").iterdir(), key=lambda one: int(one.name))
+    assert [one.name for one in kept[:2]] == ["4", "5"] and len(kept) == 3
+    assert (kept[2] / "written").read_text() == "by a job"
+
+
+def test_metrics_and_the_job_that_syncs_ask_the_daemon(cluster_of_nodes):
+    """Each in a container of its own; the listener, socat, is the image's."""
+    cluster, pod = cluster_of_nodes, manifest("daemonset.yaml")
+    node = cluster.kube_node("node")
+    volumes = Volumes(node, pod, texts(cluster, pod))
+    served = cluster.enter(PodContainer(node, pod, "inductorfs", volumes, binds=server(cluster))).ready()
+    listener = container_of(pod, "metrics")["command"]
+    assert listener[2] == "EXEC:inductorfs metrics --http" and "max-children=4" in listener[1]
+    assert "socat" in (MANIFESTS / "Containerfile").read_text()
+    user = str(container_of(pod, "metrics")["securityContext"]["runAsUser"])
+    ask = ["sh", "-c", f"printf 'GET /metrics HTTP/1.0\\n\\n' | setpriv --reuid={user} --regid={user} --clear-groups {listener[2].removeprefix('EXEC:')}"]
+    metrics = cluster.enter(PodContainer(node, pod, "metrics", volumes, command=ask))
+    assert metrics.child.wait(20) == 0
+    assert f'inductorfs_up{{mountpoint="{mountpoint(served)}"}} 1\n' in metrics.log.read_text(), metrics.log.read_text()
+    container = job(cluster, node)
+    with writer(container) as process:
+        process.write_graph("by a pod")
+        sync_pod = manifest("publish-job.yaml")
+        done = cluster.enter(PodContainer(node, sync_pod, "sync", Volumes(node, sync_pod)))
+        assert done.child.wait(60) == 0 and done.log.read_text().startswith("published 1 group"), done.log.read_text()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,6 +290,10 @@ def test_the_image_has_the_package():
     text = (MANIFESTS / "Containerfile").read_text()
     assert "COPY inductorfs_*.deb " in text and 'ENTRYPOINT ["inductorfs"]' in text
     assert container_of(manifest("daemonset.yaml"), "inductorfs")["image"] in text
+    # One address of each image, so that `images` of the kustomization changes all.
+    for name in NAMES:
+        for one in re.findall(r"image: (\S+inductorfs\S*)", (MANIFESTS / name).read_text()):
+            assert one in text
 
 
 def test_what_a_pod_compiles_is_there_on_another_node(cluster_of_nodes):
@@ -347,8 +470,8 @@ def test_a_sidecar_shares_what_its_pod_compiles(cluster_of_nodes):
     cluster, pod = cluster_of_nodes, manifest("sidecar.yaml")
     node = cluster.kube_node("node")
     sidecar = container_of(pod, "inductorfs")
-    assert REMOTE in sidecar["args"][0]
-    sidecar["args"] = [sidecar["args"][0].replace(REMOTE, url(cluster))]
+    assert SIDECARS_REMOTE in sidecar["args"][0]
+    sidecar["args"] = [sidecar["args"][0].replace(SIDECARS_REMOTE, url(cluster))]
     volumes = Volumes(node, pod, texts(cluster, pod))
     with PodContainer(node, pod, "facts", volumes) as facts:
         assert facts.child.wait(60) == 0, facts.log.read_text()

@@ -161,6 +161,11 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
                 "--read-only without --remote: there is no cluster to read; give its URL with --remote, or leave "
                 "--read-only out for a local mount");
   }
+  if (!settings.password_file.empty() && settings.remote.empty()) {
+    return fail(ErrorCode::kInvalid, "--password-file " + settings.password_file +
+                                         " without --remote: give the URL of the server with --remote, or leave the "
+                                         "password out for a local mount");
+  }
   if (settings.read_only && settings.compile_once.count() > 0) {
     return fail(ErrorCode::kInvalid,
                 "--compile-once and --read-only exclude each other, as a lease is written to the remote: give one");

@@ -299,6 +299,7 @@ TEST_F(CliMount, UnmountsAMountWithoutADaemon) {
 TEST_F(CliMount, TakesAnAbsentServerAsAWarningAndKeepsItsSecret) {
   const std::string secret = directory_ / "secret";
   ASSERT_TRUE(write_file_atomically(AT_FDCWD, secret, "s3cret-of-file\n").has_value());
+  ASSERT_EQ(::chmod(secret.c_str(), 0600), 0);
   mount({"--no-also", "--remote", "unix:///no/such/socket", "--password-file", secret, "--log-level", "debug"},
         "inductorfs: warning: the remote cannot be reached: unix:///no/such/socket: ");
 

@@ -7,9 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/result.h"
+#include "inductorfs/config/settings.h"
 
 /// How this process becomes a daemon, and what it tells the processes that wait for it.
 namespace inductorfs::mount {
@@ -77,5 +79,8 @@ void notify_systemd(const std::string& state);
 [[nodiscard]] std::string error_line(const Error& error);
 /// Returns "inductorfs: warning: what; remedy", exactly one line.
 [[nodiscard]] std::string warning_line(const std::string& warning);
+/// Returns what these settings allow and hardly mean, one sentence each with its remedy: a password that others may
+/// read, a store that may grow beyond its disk. Looks at the disks.
+[[nodiscard]] std::vector<std::string> cautions(const config::Settings& settings);
 
 }  // namespace inductorfs::mount

@@ -9,6 +9,7 @@
 #include "inductorfs/config/given.h"
 #include "inductorfs/config/json.h"
 #include "inductorfs/mount/layers.h"
+#include "inductorfs/mount/process.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -52,6 +53,9 @@ class ConfigCommand final : public Subcommand {
     if (action_ == "check") {
       if (const auto named = mount::check_named(*settings); !named) return fail_options(named.error());
       if (const auto shown = config::shown_ownership(*settings, {}); !shown) return fail_options(shown.error());
+      for (const std::string& caution : mount::cautions(*settings)) {
+        (void)::fputs(mount::warning_line(caution).c_str(), stderr);
+      }
     }
     return print(action_ == "show" ? configuration_text(*settings, origin_) : "the configuration is right\n");
   }

@@ -67,6 +67,9 @@ int mount_with(config::Settings settings) {
   if (forked->child) ::_exit(launch_or_report(settings, std::move(forked->readiness)));
   const Result<std::string> ready = mount::await_ready(*forked, settings.start_timeout, mount::log_path(settings));
   if (ready) {
+    for (const std::string& caution : mount::cautions(settings)) {
+      (void)::fputs(mount::warning_line(caution).c_str(), stderr);
+    }
     for (const std::string_view line : parts_of(*ready, '\n')) {
       (void)::fputs(mount::warning_line(std::string(line)).c_str(), stderr);
     }

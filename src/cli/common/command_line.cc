@@ -70,6 +70,9 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
   if (chosen.empty() && (word == "gc" || word == "prune")) {
     return "no command " + word + ": what no job uses goes by itself, and inductorfs purge removes what is selected";
   }
+  if (chosen.empty() && (word == "version" || word == "-V")) return "no " + word + ": inductorfs --version tells it";
+  if (chosen.empty() && word == "help") return "no command help: inductorfs --help, or inductorfs COMMAND --help";
+  if (chosen.empty() && word == "--json") return "--json follows the command: inductorfs status --json";
   for (const CLI::Option* option : chosen.empty() ? std::vector<CLI::Option*>() : chosen.front()->get_options()) {
     if (!option->get_positional() || option->empty()) continue;
     const std::string wrong = check_path(option->results().front());

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,12 +19,15 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "inductorfs/base/call_filter.h"
 #include "inductorfs/base/journal.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/base/sanitized.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/config/settings.h"
+#include "inductorfs/config/text.h"
 #include "inductorfs/control/socket.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -233,6 +237,26 @@ tl::unexpected<Error> wrong_path(const Error& error) {
 std::string error_line(const Error& error) {
   const std::string what = error.what().empty() ? std::string(to_string(error.code())) : error.what();
   return journal_prefix("error") + ("inductorfs: " + printable(what)) + "\n";
+}
+
+std::vector<std::string> cautions(const config::Settings& settings) {
+  std::vector<std::string> lines;
+  struct stat secret {};
+  if (!settings.password_file.empty() && ::stat(settings.password_file.c_str(), &secret) == 0 &&
+      (secret.st_mode & S_IROTH) != 0) {
+    lines.push_back("every user of this host may read the password in " + printable(settings.password_file) +
+                    ": chmod 600 it");
+  }
+  struct statvfs disk {};
+  std::filesystem::path there(settings.store);
+  while (::statvfs(there.c_str(), &disk) != 0 && there.has_relative_path()) there = there.parent_path();
+  const uint64_t size = uint64_t{disk.f_blocks} * disk.f_frsize;
+  if (size > 0 && settings.store_limit > size) {
+    lines.push_back("the disk of the store " + printable(settings.store) + " has " + config::human_bytes(size) +
+                    ", less than --store-limit " + config::human_bytes(settings.store_limit) +
+                    ": name a --store on a larger disk, or lower the limit");
+  }
+  return lines;
 }
 
 std::string warning_line(const std::string& warning) {

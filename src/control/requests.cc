@@ -123,6 +123,10 @@ Answer answer_request(MountControl& mount, std::string_view request, const Peer&
   if (operation == "status") return succeed(mount.status(guest));
   if (operation == "where") return succeed(mount.where());
   if (operation == "explain") return explain(mount, parsed, guest);
+  if (operation == "places") {
+    const auto shown = mount.show_to(peer.uid, peer.gone);
+    return shown ? succeed(*shown) : refuse(shown.error());
+  }
   if (operation == "nodes") return ask_cluster(mount, parsed, peer);
   const std::optional<uid_t> seen = is_owner ? std::nullopt : std::optional(peer.uid);
   if (operation == "stats") return succeed(mount.stats(seen));
@@ -156,6 +160,7 @@ std::string refuse_end(const std::string& why) {
 
 std::string status_request() { return to_line({{"op", "status"}}); }
 std::string where_request() { return to_line({{"op", "where"}}); }
+std::string places_request() { return to_line({{"op", "places"}}); }
 std::string explain_request(std::string_view path) { return to_line({{"op", "explain"}, {"path", to_hex(path)}}); }
 std::string stats_request() { return to_line({{"op", "stats"}}); }
 std::string jobs_request() { return to_line({{"op", "jobs"}}); }

@@ -170,6 +170,11 @@ Result<std::string> Answers::warm(const control::WarmSelection& selection, Milli
   return to_line(answer);
 }
 
+Result<std::string> Answers::show_to(uid_t user, const std::function<bool()>& cancelled) {
+  INDUCTORFS_TRY_ASSIGN(const auto failed, from_.mounter.show_to(user, or_ending(cancelled)));
+  return to_line(Json{{"failed", failed.empty() ? std::string() : failed.front()}});
+}
+
 Result<void> Answers::unmount(bool lazy) {
   const bool before = unmounted_.exchange(true);  // before it: the main thread may see the mount go at once
   from_.layers.file_system->hold_questions(true);

@@ -56,6 +56,7 @@ class Answers final : public control::MountControl {
 
   [[nodiscard]] std::string status(const control::Peer* guest) override;
   [[nodiscard]] std::string where() override;
+  [[nodiscard]] Result<std::string> show_to(uid_t user, const std::function<bool()>& cancelled) override;
   [[nodiscard]] Result<std::string> explain(const std::string& path, const control::Peer* guest) override;
   [[nodiscard]] std::string stats(std::optional<uid_t> user) override;
   [[nodiscard]] std::string jobs(std::optional<uid_t> user) override;

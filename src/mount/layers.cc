@@ -37,6 +37,7 @@
 #include "mount/cluster/orders.h"
 #include "mount/cluster/remote_options.h"
 #include "mount/mounter/mounter.h"
+#include "mount/mounter/places_watch.h"
 #include "mount/processes/asked_processes.h"
 #include "mount/processes/secrets.h"
 #include "mount/processes/store_place.h"
@@ -220,6 +221,7 @@ Result<std::unique_ptr<vfs::FileSystem>> open_file_system(const config::Settings
     return asker->who_writes(questions, stop);
   };
   for (const config::Also& also : settings.also) options.further_places.push_back(also.name);
+  options.place_removed = [places = layers.places] { places->removed(); };
   options.quiet_is_complete = settings.writers == config::WritersPolicy::kAll;
   options.where_seen = [views = std::make_shared<ProcessViews>(settings.mountpoint, view_sources_of(layers.examiner))](
                            pid_t thread, std::string_view path) { return views->path_for(thread, path); };
@@ -328,6 +330,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   const int64_t catalog_time = lap();
 
   layers->ledger = open_ledger(settings, *layers);
+  layers->places = std::make_shared<PlacesWatch>(takeover.mounter, takeover.mounter_stands_still);
   INDUCTORFS_TRY_ASSIGN(layers->file_system, open_file_system(settings, ownership, *layers, takeover));
   log::info("mount.opened", {{"store_ms", store_time},
                              {"facts_ms", host_time},

@@ -13,6 +13,7 @@
 #include "inductorfs/mount/worker_user.h"
 #include "inductorfs/places/own_mounts.h"
 #include "inductorfs/supervisor/protocol.h"
+#include "mount/mounter/places_watch.h"
 #include "mount/processes/asked_processes.h"
 #include "mount/processes/secrets.h"
 #include "mount/processes/store_place.h"
@@ -161,6 +162,7 @@ Result<void> Service::start() {
     heartbeat_.start();
   }
   host_watch_.start();
+  layers_->places->start(true);
   return {};
 }
 
@@ -190,6 +192,7 @@ Result<void> Service::resume() {
     heartbeat_.start();
   }
   host_watch_.start();
+  layers_->places->start(false);
   return {};
 }
 
@@ -213,6 +216,7 @@ void Service::stop() {
 }
 
 void Service::stop_threads() {
+  layers_->places->stop();
   store_watch_.stop();
   if (threads_started_) {
     layers_->catalog->stop();

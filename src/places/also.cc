@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/places/also.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -11,7 +12,9 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
@@ -24,6 +27,7 @@
 #include "inductorfs/places/mountpoint.h"
 #include "inductorfs/places/own_mounts.h"
 #include "inductorfs/places/place.h"
+#include "source.h"
 #include "walk.h"
 
 namespace inductorfs::places {
@@ -42,87 +46,9 @@ constexpr const char* kBindsLock = "binds.lock";
 constexpr int kMostLayers = 16;
 /// A bind mount whose directory is being renamed is looked for again.
 constexpr int kMostLooks = 16;
-constexpr mode_t kPermissions = 07777;
-constexpr mode_t kOthersWrite = 0022;
-
-/// The root of the mount. Who may rename a directory around it can have put anything else at its path.
-Result<Fd> open_mount(const std::string& mountpoint, const BindId& mount) {
-  Result<Step> at = open_path(mountpoint);
-  const std::vector<MountEntry> table = read_mount_table();
-  const MountEntry* const entry = at ? find_mount_by_id(table, at->mount) : nullptr;
-  if (entry != nullptr && entry->id == mount.mount && entry->device == mount.device) return std::move(at->fd);
-  return fail(ErrorCode::kNotPermitted, mountpoint + " leads to something else than this mount: look who may rename " +
-                                            "the directories around it, and mount again");
-}
-
-/// One name of this mount, made with this owner and mode when it is missing.
-Result<Fd> open_or_make(const Fd& at, uint64_t mount, const std::string& part, const PlaceUser& owner, mode_t mode,
-                        const std::string& path) {
-  const bool made = ::mkdirat(at.get(), part.c_str(), mode) == 0;
-  if (!made && errno != EEXIST) return fail_errno("mkdir", path);
-  Fd next(::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!next) return fail_errno("open", path);
-  INDUCTORFS_TRY_ASSIGN(const auto found, mount_id_of(next));
-  if (found != mount) {
-    return fail(ErrorCode::kNotPermitted, path + " is another mount: unmount that, or name another place");
-  }
-  // Refused for an ordinary user who mounts for another: then it stays the daemon's own.
-  if (made) (void)::fchownat(next.get(), "", owner.uid, owner.gid, AT_EMPTY_PATH);
-  // A directory of torch's is shown with the mode of the mount until somebody chooses another.
-  const bool closed = (mode & kOthersWrite) == 0;
-  if (made && closed && ::chmod(through_descriptor(next).c_str(), mode) != 0) return fail_errno("chmod", path);
-  return next;
-}
-
-/// What is shown to `user` is nobody else's to write to: compilers include what lies there.
-Result<void> close_to_others(const Fd& directory, const PlaceUser& user, const std::string& path) {
-  struct stat found {};
-  if (::fstat(directory.get(), &found) != 0) return fail_errno("stat", path);
-  if (found.st_uid != 0 && found.st_uid != user.uid) {
-    return fail(ErrorCode::kNotPermitted, path + " belongs to the user " + std::to_string(found.st_uid) +
-                                              ", and the place is the user " + std::to_string(user.uid) +
-                                              "'s: remove it, or name a place of its owner");
-  }
-  if ((found.st_mode & kOthersWrite) == 0) return {};
-  // The numbers of directories that only the cluster has begin with the bits 01 (inode_number_of,
-  // src/vfs/tree/root_tree.h).
-  if (found.st_ino >> 62 != 1) {
-    return fail(ErrorCode::kNotPermitted, path + " may be written to by others: look at what they put there, take " +
-                                              "their right away (chmod go-w), and mount again");
-  }
-  const mode_t mode = found.st_mode & kPermissions & ~kOthersWrite;
-  if (::chmod(through_descriptor(directory).c_str(), mode) != 0) return fail_errno("chmod", path);
-  return {};
-}
-
-/// The directory `name` of the mount, made when it is missing. Who may write to the mount's root may write to what is
-/// on the way; the last one is `user`'s, by default that of the mount, and closed to others.
-Result<Fd> open_source(const std::string& mountpoint, const BindId& mount, const std::string& name,
-                       const std::optional<PlaceUser>& user) {
-  INDUCTORFS_TRY_ASSIGN(auto at, open_mount(mountpoint, mount));
-  struct stat root {};
-  if (::fstat(at.get(), &root) != 0) return fail_errno("stat", mountpoint);
-  const PlaceUser owner{root.st_uid, root.st_gid};
-  const PlaceUser reader = user.value_or(owner);
-  if (owner.uid != 0 && owner.uid != reader.uid) {  // what the cluster has is shown as the owner's
-    return fail(ErrorCode::kNotPermitted, mountpoint + " belongs to the user " + std::to_string(owner.uid) +
-                                              ", who would write what the user " + std::to_string(reader.uid) +
-                                              " takes for its own: name a place of the mount's owner");
-  }
-  size_t from = 0;
-  while (from < name.size()) {
-    const size_t end = std::min(name.find('/', from), name.size());
-    const std::string path = mountpoint + "/" + name.substr(0, end);
-    const bool last = end == name.size();
-    const mode_t mode = root.st_mode & kPermissions & ~(last ? kOthersWrite : 0);
-    INDUCTORFS_TRY_ASSIGN(
-        auto next, open_or_make(at, mount.mount, name.substr(from, end - from), last ? reader : owner, mode, path));
-    at = std::move(next);
-    if (last) INDUCTORFS_TRY(close_to_others(at, reader, path));
-    from = end + 1;
-  }
-  return at;
-}
+/// Of one mount, for all users, and of one user where a directory on the way was renamed.
+constexpr int kMostBinds = 1024;
+constexpr int kMostElsewhere = 8;
 
 /// Binds are root's, so the daemon that made one has its socket in root's directory, whoever asks.
 std::string directory_of_binders() {
@@ -179,6 +105,80 @@ Result<void> bind_place(const std::string& mountpoint, const BindId& mount, cons
   INDUCTORFS_TRY_ASSIGN(const auto source, open_source(mountpoint, mount, also.name, place.user));
   INDUCTORFS_TRY(bind_instead(source, also.path, place));
   return {};
+}
+
+/// Says whether nothing lies in the directory itself, whatever is mounted on it.
+Result<bool> is_empty(const Fd& directory, const std::string& path) {
+  Fd listing(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!listing) return fail_errno("open", path);
+  const std::unique_ptr<DIR, int (*)(DIR*)> names(::fdopendir(listing.get()), ::closedir);
+  if (!names) return fail_errno("list", path);
+  (void)listing.release();
+  const dirent* entry = nullptr;
+  while ((entry = ::readdir(names.get())) != nullptr) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") return false;
+  }
+  return true;
+}
+
+/// The user's own directory at the place, without what dead daemons left there or this mount shows instead; `shown`
+/// when it shows the right one.
+Result<Place> open_users_place(const BindId& mount, const config::Also& also, uid_t uid, bool& shown) {
+  for (int layer = 0; layer < kMostLayers; ++layer) {
+    INDUCTORFS_TRY_ASSIGN(auto place, find_place(also.path));
+    if (!place.user || place.user->uid != uid) {
+      return fail(ErrorCode::kNotPermitted, also.path + " is not in the user's own directory");
+    }
+    const bool is_own = place.covered && place.covered->device == mount.device;
+    shown = is_own && place.covered->root == "/" + also.name;
+    if (!place.covered || shown) return place;
+    if (!is_own) INDUCTORFS_TRY(check_stale(place, also.path));
+    INDUCTORFS_TRY(detach(place.fd));
+  }
+  return fail(ErrorCode::kBusy, also.path + " has too many mounts on it");
+}
+
+/// A user who renames the directories of places and asks again gets no end of them.
+Result<void> check_few_elsewhere(const BindId& mount, const std::string& torch, uid_t uid) {
+  int all = 0;
+  int elsewhere = 0;
+  for (const MountEntry& entry : read_mount_table()) {
+    if (!entry.is_ours() || entry.device != mount.device || entry.root == "/") continue;
+    if (++all > kMostBinds) return fail(ErrorCode::kOverQuota, "the mount is shown at too many places");
+    if (config::is_at_or_below(entry.mount_point, torch)) continue;
+    const Result<Step> at = open_path(entry.mount_point);
+    struct stat found {};
+    const bool is_others = at && at->mount == entry.id && ::fstat(at->fd.get(), &found) == 0 && found.st_uid != uid;
+    if (!is_others && ++elsewhere > kMostElsewhere) {
+      return fail(ErrorCode::kOverQuota, "too many places were renamed since the mount began: mount again");
+    }
+  }
+  return {};
+}
+
+void log_shown(const config::Also& also, const std::string& state) {
+  log::info("places.also_shown", {{"path", also.path}, {"name", also.name}, {"state", state}});
+}
+
+Result<void> bind_users_place(const std::string& mountpoint, const BindId& mount, const config::Also& also, uid_t uid) {
+  bool shown = false;
+  INDUCTORFS_TRY_ASSIGN(auto place, open_users_place(mount, also, uid, shown));
+  if (shown) return {};
+  const std::string in_the_way =
+      also.path + " holds what jobs made without the mount: remove it when no job of this user runs, and ask again";
+  INDUCTORFS_TRY_ASSIGN(const bool is_free, is_empty(place.fd, also.path));
+  if (!is_free) return fail(ErrorCode::kNotEmpty, in_the_way);
+  INDUCTORFS_TRY_ASSIGN(const auto source, open_users_source(mountpoint, mount, also.name, *place.user));
+  INDUCTORFS_TRY(bind(source, place.fd));
+  const Result<bool> still = is_empty(place.fd, also.path);
+  if (still && *still) {
+    log_shown(also, "bound");
+    return {};
+  }
+  INDUCTORFS_TRY_ASSIGN(const auto covering, find_place(also.path));  // a job was quicker
+  if (covering.covered && covering.covered->device == mount.device) INDUCTORFS_TRY(detach(covering.fd));
+  return fail(ErrorCode::kNotEmpty, in_the_way);
 }
 
 Result<void> link_place(const std::string& mountpoint, const BindId& mount, const config::Also& also) {
@@ -245,6 +245,16 @@ bool is_bind_of(const MountEntry& entry, const std::string& device) {
   return entry.is_ours() && entry.device == device && entry.root != "/";
 }
 
+/// What became of a place, in words; the log has it too.
+std::string state_of(const config::Also& also, const Result<void>& shown, const char* state) {
+  if (shown) return state;
+  const Error& error = shown.error();
+  const std::string why = error.what().empty() ? std::string(to_string(error.code())) : error.what();
+  const bool is_wanted = error.code() != ErrorCode::kNotFound;  // of a user's places, which that user makes
+  if (is_wanted) log::warning("places.also_failed", {{"path", also.path}, {"why", why}});
+  return std::string(kPlaceFailed) + why;
+}
+
 }  // namespace
 
 std::string also_record_path(const std::string& socket) {
@@ -271,17 +281,28 @@ std::vector<std::string> AlsoPlaces::show(const BindId& mount) const {
   std::vector<std::string> states;
   for (const config::Also& also : places_) {
     const Result<void> shown = root_ ? bind_place(mountpoint_, mount, also) : link_place(mountpoint_, mount, also);
-    if (shown) {
-      states.emplace_back(root_ ? "bound" : "linked");
-      log::info("places.also_shown", {{"path", also.path}, {"name", also.name}, {"state", states.back()}});
-    } else {
-      const Error& error = shown.error();
-      const std::string why = error.what().empty() ? std::string(to_string(error.code())) : error.what();
-      states.push_back(std::string(kPlaceFailed) + why);
-      log::warning("places.also_failed", {{"path", also.path}, {"why", why}});
-    }
+    states.push_back(state_of(also, shown, root_ ? "bound" : "linked"));
+    if (shown) log_shown(also, states.back());
   }
   return states;
+}
+
+std::vector<std::string> AlsoPlaces::show_to(const BindId& mount, const config::User& user, const std::string& root,
+                                             const std::string& torch) const {
+  const Result<void> few = check_few_elsewhere(mount, torch, user.uid);
+  std::vector<std::string> states;
+  for (config::Also also : config::default_places(torch)) {
+    const auto is_there = [&](const config::Also& given) { return given.path == also.path; };
+    if (std::ranges::any_of(places_, is_there)) continue;
+    also.name = root + "/" + also.name;
+    states.push_back(state_of(also, few ? bind_users_place(mountpoint_, mount, also, user.uid) : few, "bound"));
+  }
+  return states;
+}
+
+std::vector<uid_t> AlsoPlaces::users(const BindId& mount) const {
+  const Result<std::set<uid_t>> owners = owners_in(mountpoint_, mount);
+  return owners ? std::vector<uid_t>(owners->begin(), owners->end()) : std::vector<uid_t>();
 }
 
 void AlsoPlaces::hide(const BindId& mount) const {
@@ -319,6 +340,12 @@ void detach_binds_of(const std::string& device, const std::string& mountpoint) {
       if (look + 1 < kMostLooks) continue;
       log::error("places.also_left_behind", {{"path", entry.mount_point}, {"why", done.error().what()}});
     }
+  }
+}
+
+void detach_removed_binds(const std::string& device) {
+  for (const MountEntry& entry : read_mount_table()) {
+    if (entry.device == device && shows_removed(entry)) (void)detach(entry);  // the next one tries again
   }
 }
 

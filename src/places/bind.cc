@@ -34,6 +34,10 @@ Result<BindId> bind(const Fd& source, const Fd& place, bool beneath) {
   return id;
 }
 
+bool shows_removed(const MountEntry& entry) {
+  return entry.is_ours() && entry.root.ends_with("//deleted");  // so the kernel writes it
+}
+
 Result<Covered> open_covered(const std::string& path) {
   const size_t slash = path.rfind('/');
   INDUCTORFS_TRY_ASSIGN(const auto around, open_path(path.substr(0, slash)));

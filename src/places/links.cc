@@ -83,9 +83,8 @@ Result<void> link_place(const Directory& root, const Directory& torch, const con
   return fail(ErrorCode::kExists, "it exists, and this command has not made it: remove it when no job runs");
 }
 
-}  // namespace
-
-Result<std::vector<std::string>> link_default_places(const std::string& root, const std::string& directory) {
+/// The root in the mount and torch's default directory, made when they are missing.
+Result<std::pair<Directory, Directory>> open_both(const std::string& root, const std::string& directory) {
   if (config::is_at_or_below(root, directory) || config::is_at_or_below(directory, root)) {
     return fail(ErrorCode::kInvalid, root + " and " + directory + " must not contain each other");
   }
@@ -94,8 +93,14 @@ Result<std::vector<std::string>> link_default_places(const std::string& root, co
   INDUCTORFS_TRY(check_owner(there.fd, root, true));
   INDUCTORFS_TRY_ASSIGN(const auto parent, open_parent(directory));
   INDUCTORFS_TRY_ASSIGN(auto here, open_own(parent, std::string(base_name_of(directory)), directory));
-  const Directory in_mount{std::move(there.fd), root};
-  const Directory torch{std::move(here), directory};
+  return std::pair(Directory{std::move(there.fd), root}, Directory{std::move(here), directory});
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> link_default_places(const std::string& root, const std::string& directory) {
+  INDUCTORFS_TRY_ASSIGN(const auto both, open_both(root, directory));
+  const auto& [in_mount, torch] = both;
   std::vector<std::string> told;
   for (const config::Also& place : config::default_places(directory)) {
     const Result<void> linked = link_place(in_mount, torch, place);
@@ -103,6 +108,14 @@ Result<std::vector<std::string>> link_default_places(const std::string& root, co
                    (linked ? " leads into the mount" : " does not lead into the mount: " + linked.error().what()));
   }
   return told;
+}
+
+Result<void> make_default_places(const std::string& root, const std::string& directory) {
+  INDUCTORFS_TRY_ASSIGN(const auto both, open_both(root, directory));
+  for (const config::Also& place : config::default_places(directory)) {
+    INDUCTORFS_TRY(open_own_below(both.second.fd, place.name, directory));
+  }
+  return {};
 }
 
 }  // namespace inductorfs::places

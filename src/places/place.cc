@@ -204,6 +204,8 @@ class Walk {
 
 Result<Place> make_place(const std::string& path) { return Walk(Purpose::kMakePlace).to(path); }
 
+Result<Place> find_place(const std::string& path) { return Walk(Purpose::kOpenPlace).to(path); }
+
 Result<void> check_own_place(const std::string& path) {
   if (::geteuid() != 0) return {};
   INDUCTORFS_TRY(Walk(Purpose::kOwnFiles).to(path));
@@ -211,7 +213,7 @@ Result<void> check_own_place(const std::string& path) {
 }
 
 Result<Fd> open_parent(const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(auto parent, Walk(Purpose::kOpenPlace).to(parent_of(path)));
+  INDUCTORFS_TRY_ASSIGN(auto parent, find_place(parent_of(path)));
   return std::move(parent.fd);
 }
 

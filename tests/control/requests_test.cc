@@ -18,6 +18,10 @@ class FakeMount final : public MountControl {
     return R"({"mountpoint":"/m"})";
   }
   std::string where() override { return R"({"mountpoint":"/m","also":[]})"; }
+  Result<std::string> show_to(uid_t user, const std::function<bool()>&) override {
+    shown_to = user;
+    return std::string(R"({"failed":""})");
+  }
   Result<std::string> explain(const std::string& path, const Peer* guest) override {
     if (guest != nullptr) return fail(ErrorCode::kNotPermitted, "closed to " + std::to_string(guest->uid));
     explained = path;
@@ -67,6 +71,7 @@ class FakeMount final : public MountControl {
   std::string explained;
   std::optional<uid_t> guest_uid;
   std::optional<uid_t> seen_by;
+  std::optional<uid_t> shown_to;
   uint64_t asked_job = 0;
   std::vector<std::pair<WarmSelection, Milliseconds>> warmed;
   Milliseconds sync_left{0};
@@ -94,6 +99,13 @@ TEST_F(Requests, CarryTheStatus) {
   const Result<std::string> result = parse_answer(answer(status_request()).line);
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(*result, R"({"mountpoint":"/m"})");
+}
+
+TEST_F(Requests, ShowPlacesToNobodyButWhoeverAsks) {
+  ASSERT_TRUE(parse_answer(answer(R"({"op":"places","user":0})", kOwner + 1).line));
+  EXPECT_EQ(mount_.shown_to, kOwner + 1);
+  ASSERT_TRUE(parse_answer(answer(places_request()).line));
+  EXPECT_EQ(mount_.shown_to, kOwner);
 }
 
 TEST_F(Requests, CarryAProgramWithItsDescriptor) {

@@ -14,6 +14,7 @@ MounterTask task() {
   made.ownership = {1000, 1001, 01777, true};
   made.allow_other = true;
   made.also = {{"torch", "/var/a"}, {"triton", "/var/\xfe"}};
+  made.users_in = "/tmp/\xfb";
   made.socket = "/run/inductorfs/0123.sock";
   made.socket_alias = "/run/inductorfs/4567.sock";
   made.log = "/var/log/\xfc";
@@ -33,6 +34,7 @@ TEST(MounterTask, IsReadAsItWasWritten) {
   EXPECT_TRUE(read->ownership.uncovered);
   EXPECT_TRUE(read->allow_other);
   EXPECT_EQ(read->also, task().also);
+  EXPECT_EQ(read->users_in, task().users_in);
   EXPECT_EQ(read->socket, task().socket);
   EXPECT_EQ(read->patience, task().patience);
   EXPECT_EQ(read->socket_alias, task().socket_alias);

@@ -143,9 +143,9 @@ def test_what_torch_keeps_in_its_default_directory_is_found(place):
 
 def test_a_missing_place_of_headers_is_found(cluster):
     node = cluster.quick("a")  # --no-also
-    assert has(ask(node)[1]["note"], f"{node.default_cache}/precompiled_headers shows no mount", "--also precompiled_headers=")
+    assert has(ask(node)[1]["warning"], f"{node.default_cache}/precompiled_headers shows no mount", "--also precompiled_headers=")
     other = cluster.node("b", options=("--writers", "all"))
-    assert not has(ask(other)[1].get("note", []), "precompiled_headers shows no mount")
+    assert not has(ask(other)[1].get("warning", []), "precompiled_headers shows no mount")
 
 
 def test_an_interpreter_without_torch_is_found(place, tmp_path):

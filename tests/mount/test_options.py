@@ -233,7 +233,7 @@ def test_env_refuses_a_directory_that_another_user_made_first(cluster):
 
     def env(*words):
         variables = {**node.env(), "LOGNAME": "daemon"}
-        done = run(["setpriv", f"--reuid={victim}", f"--regid={victim}", "--clear-groups", program, "env", node.cache, *words], variables, 20)
+        done = run(["setpriv", f"--reuid={victim}", f"--regid={victim}", "--clear-groups", program, "env", node.cache, "--format", "docker", *words], variables, 20)
         return done.code, done.err.removeprefix("inductorfs: ")
 
     def refused(path, why):

@@ -12,7 +12,7 @@
 #include "inductorfs/control/control.h"
 
 /// The requests and answers on the control socket:
-///     request := {"op": "status"} | {"op": "where"} | {"op": "explain", "path": hex}
+///     request := {"op": "status"} | {"op": "where"} | {"op": "places"} | {"op": "explain", "path": hex}
 ///              | {"op": "stats"} | {"op": "jobs"} | {"op": "misses", "job": number}
 ///              | {"op": "sync", "timeout_ms": number} | {"op": "unmount", "lazy": boolean}
 ///              | {"op": "upgrade", "program": hex}       (with a descriptor of the program)
@@ -42,6 +42,9 @@ class MountControl {
   /// `guest`: who asks, if that is neither root nor the user who mounted. Guests are told of nothing in directories
   /// that are closed to them in the file system.
   [[nodiscard]] virtual std::string status(const Peer* guest) = 0;
+  /// Shows the mount in this user's default directory (mount::Mounter::show_to()). {"failed": text} says why one of
+  /// its places is not shown.
+  [[nodiscard]] virtual Result<std::string> show_to(uid_t user, const std::function<bool()>& cancelled) = 0;
   [[nodiscard]] virtual Result<std::string> explain(const std::string& path, const Peer* guest) = 0;
   /// The totals, with the programs of one user, or of all.
   [[nodiscard]] virtual std::string stats(std::optional<uid_t> user) = 0;
@@ -77,6 +80,7 @@ class MountControl {
 
 [[nodiscard]] std::string status_request();
 [[nodiscard]] std::string where_request();
+[[nodiscard]] std::string places_request();
 [[nodiscard]] std::string explain_request(std::string_view path);
 [[nodiscard]] std::string stats_request();
 [[nodiscard]] std::string jobs_request();

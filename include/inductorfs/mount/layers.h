@@ -23,6 +23,7 @@
 /// The layers below the kernel's adapter: opened in order and wired, but not started.
 namespace inductorfs::mount {
 
+class PlacesWatch;
 class Secrets;
 
 /// Owns the layers. Members are in the order of construction; destruction is the reverse.
@@ -40,6 +41,7 @@ struct Layers {
   std::string remote_refusal;  ///< why the server refused this mount when it was opened; empty if it did not
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<ledger::Ledger> ledger;
+  std::shared_ptr<PlacesWatch> places;  ///< is told by the file system
   std::unique_ptr<vfs::FileSystem> file_system;
 };
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "inductorfs/base/fd.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/places/bind.h"
 
@@ -29,6 +32,14 @@ class AlsoPlaces {
   /// replaces what a dead predecessor left at a place, and does not touch the place itself before that, because a path
   /// in a dead mount can hang. Returns for each place "bound", "linked" or kPlaceFailed with the reason.
   [[nodiscard]] std::vector<std::string> show(const BindId& mount) const;
+  /// Shows, in the same words, directories of `root`, which is this user's directory of root's mount, at the default
+  /// places below `torch`, that user's default directory. The user has made them: a place is shown only where an empty
+  /// directory of the user's is, since a job that runs may need what lies in another one. What is missing in the mount
+  /// is made with the user's rights.
+  [[nodiscard]] std::vector<std::string> show_to(const BindId& mount, const config::User& user, const std::string& root,
+                                                 const std::string& torch) const;
+  /// Returns the users but root to whom directories in the mount's root belong.
+  [[nodiscard]] std::vector<uid_t> users(const BindId& mount) const;
   /// Removes all places of this mount; a bind mount that is in use is detached lazily. Idempotent.
   void hide(const BindId& mount) const;
   /// Answers kBusy, and names the processes, when one works at one of the bound places.
@@ -53,6 +64,8 @@ void take_back_places(const std::string& record);
 /// mounted at `mountpoint`, wherever their directories are by now. It leaves them alone if another mount that is served
 /// has that number.
 void detach_binds_of(const std::string& device, const std::string& mountpoint);
+/// Detaches those whose directory was removed from the mount: nothing can be made there any more, so jobs would fail.
+void detach_removed_binds(const std::string& device);
 /// Detaches the dead bind mounts of mounts that somebody has unmounted by hand after their daemon had died, but not
 /// those of a device for which a process has what keep_binds_of() returned.
 void detach_orphaned_binds();

@@ -23,6 +23,9 @@ struct BindId {
 /// mount, and the new one comes beneath that: an error before Linux 6.5.
 [[nodiscard]] Result<BindId> bind(const Fd& source, const Fd& place, bool beneath = false);
 
+/// Says whether this mount shows a directory of ours that was removed since.
+[[nodiscard]] bool shows_removed(const MountEntry& entry);
+
 /// A directory that a mount covers, and the directory that it lies in, both without any mount on top of them.
 struct Covered {
   Fd around;

@@ -33,6 +33,9 @@ struct Place {
 /// directory. kNotPermitted names the directory in the way; kBusy means that an inductorfs mount is on the way.
 [[nodiscard]] Result<Place> make_place(const std::string& path);
 
+/// Opens what is at `path` by the same walk, and makes nothing.
+[[nodiscard]] Result<Place> find_place(const std::string& path);
+
 /// Checks whether root may keep files of its own there: each directory of `path` that exists must belong to root, and
 /// must not be writable for everybody unless it is sticky. A group may have the right to write: /var/log has such a
 /// group on some systems. Always a success for an ordinary user.

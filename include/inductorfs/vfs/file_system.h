@@ -169,6 +169,9 @@ struct FileSystemOptions {
   /// The directories of the mount that are shown at further places (--also), relative to the mount. Where environments
   /// are learned, all programs see each of these directories as one, and each environment has names of its own in it.
   std::vector<std::string> further_places;
+  /// Is told when a directory was removed that is called as one of these, wherever. It must not block. If there is
+  /// none, nobody is told.
+  std::function<void()> place_removed;
   /// The memory in which the node table is recorded for the next worker; it outlives the file system. nullptr: the
   /// table is not recorded.
   const takeover::Region* region = nullptr;

@@ -11,8 +11,11 @@
 #include "cli/common/child_answer.h"
 #include "cli/common/command.h"
 #include "cli/common/shell_word.h"
+#include "cli/doctor/doctor_findings.h"
 #include "inductorfs/cli/run.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/text.h"
+#include "inductorfs/control/requests.h"
 #include "inductorfs/layout/user_caches.h"
 #include "inductorfs/places/links.h"
 #include "inductorfs/places/mountpoint.h"
@@ -154,6 +157,26 @@ void make_links(const std::string& root, const config::User& user, const config:
   (void)std::fputs(told.value_or(late).c_str(), stderr);
 }
 
+/// Where root's mount does not show torch's headers to this user, each host compiles them: this user is told.
+void ask_for_places(const std::string& mountpoint, const std::string& root, const config::User& user,
+                    const config::Environment& environment) {
+  const std::string torch = config::torch_default_directory(user, environment);
+  const auto wrong = answer_of_child(user.uid, Deadline::after(kPatience), [&] {
+    const auto made = places::make_default_places(root, torch);
+    return made ? std::string() : made.error().what();
+  });
+  std::string why = wrong.value_or(root + " did not answer in time");
+  if (why.empty()) {
+    const auto answer = ask_daemon_at(mountpoint, control::places_request(), kPatience, environment);
+    if (!answer) why = answer.error().what();
+    if (answer) why = config::lines_at(config::from_text(*answer), "failed");
+  }
+  const auto finding = finding_of_headers(mount_around, torch);
+  if (!finding) return;
+  if (why.empty()) why = "the mount shows them in the default directory of this user's name, where it was mounted";
+  (void)std::fputs(("inductorfs: " + finding->what + ": " + config::printable(why) + "\n").c_str(), stderr);
+}
+
 class EnvCommand final : public Subcommand {
  public:
   void add_to(Words& words) override {
@@ -200,6 +223,7 @@ class EnvCommand final : public Subcommand {
     if (fits) fits = check_can_be_written(root, format_);
     if (!fits) return fail_query(fits.error(), format_ == "json");
     if (links_) make_links(root, user, environment);
+    if (!links_ && root_.empty() && is_shared && format_ == "sh") ask_for_places(mountpoint, root, user, environment);
     return print(variables_text(root, format_, user.name.empty() ? std::to_string(user.uid) : std::string()));
   }
 

@@ -5,7 +5,9 @@
 #include "cli/common/answer_text.h"
 #include "cli/common/answers.h"
 #include "cli/common/command.h"
+#include "cli/doctor/doctor_findings.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/control/requests.h"
 
@@ -145,6 +147,16 @@ std::string users_text(const Json& files) {
   return text;
 }
 
+/// Of the user who asks, whose jobs keep torch's headers elsewhere.
+void add_headers(const Located& mount, const config::Environment& environment, Json& status) {
+  const std::string own = mount_around(environment("TORCHINDUCTOR_CACHE_DIR").value_or(""));
+  const auto warnings = status.find("warnings");
+  if (own != mount.mountpoint || warnings == status.end() || !warnings->is_array()) return;
+  const config::User user = config::current_user(environment);
+  const auto finding = finding_of_headers(mount_around, config::torch_default_directory(user, environment));
+  if (finding) warnings->push_back(finding->what + ": " + finding->remedy);
+}
+
 class StatusCommand final : public Subcommand {
  public:
   void add_to(Words& words) override {
@@ -162,7 +174,9 @@ class StatusCommand final : public Subcommand {
     if (!mount) return fail_query(mount.error(), json_);
     const auto status = ask_daemon(*mount, control::status_request(), kQueryPatience, environment);
     if (!status) return fail_query(status.error(), json_);
-    return print(json_ ? pretty(*status) : status_text(*status));
+    Json told = config::from_text(*status);
+    add_headers(*mount, environment, told);
+    return print(json_ ? config::to_pretty(told) + "\n" : status_text(config::to_line(told)));
   }
 
  private:

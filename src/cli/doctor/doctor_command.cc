@@ -216,12 +216,6 @@ class DoctorCommand final : public Subcommand {
     if (!is_named) add(findings, finding_of_access(mountpoint));
     return findings;
   }
-  static std::string mount_around(const std::string& path) {
-    if (path.empty()) return {};
-    const std::vector<MountEntry> table = read_mount_table();
-    const MountEntry* const mount = places::find_mount_of(table, absolute(path));
-    return mount != nullptr && mount->is_ours() ? mount->mount_point : std::string();
-  }
   static std::string json_of(const std::vector<Diagnosis>& findings) {
     Json all = Json::array();
     for (const Diagnosis& one : findings) {

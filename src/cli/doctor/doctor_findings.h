@@ -64,6 +64,8 @@ using MountOf = std::function<std::string(const std::string& path)>;
 [[nodiscard]] std::vector<Diagnosis> findings_of_engines(const GetVariable& variable, const MountOf& mount_of,
                                                          const std::string& mountpoint, const std::string& home,
                                                          Deadline deadline);
+/// The inductorfs mount that a path of this user lies in, by the list of mounts; empty without one.
+[[nodiscard]] std::string mount_around(const std::string& path);
 /// Whether torch's default directory shows the precompiled headers of a mount.
 [[nodiscard]] std::optional<Diagnosis> finding_of_headers(const MountOf& mount_of, const std::string& torch_directory);
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <memory>
 
+#include "cli/common/answers.h"
 #include "cli/common/child_answer.h"
 #include "cli/common/shell_word.h"
 #include "cli/doctor/doctor_findings.h"
@@ -21,6 +22,7 @@
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/text.h"
 #include "inductorfs/layout/user_caches.h"
+#include "inductorfs/places/own_mounts.h"
 
 namespace inductorfs::cli {
 namespace {
@@ -219,19 +221,28 @@ std::vector<Diagnosis> findings_of_caches(const GetVariable& variable, const Mou
   return findings;
 }
 
+std::string mount_around(const std::string& path) {
+  if (path.empty()) return {};
+  const std::vector<MountEntry> table = read_mount_table();
+  const MountEntry* const mount = places::find_mount_of(table, absolute(path));
+  return mount != nullptr && mount->is_ours() ? mount->mount_point : std::string();
+}
+
 std::optional<Diagnosis> finding_of_headers(const MountOf& mount_of, const std::string& torch_directory) {
   const std::string place = torch_directory + "/precompiled_headers";
   std::array<char, 4096> target{};
   const ssize_t size = ::readlink(place.c_str(), target.data(), target.size());
   const std::string shown = size > 0 ? std::string(target.data(), static_cast<size_t>(size)) : place;
   if (!mount_of(shown).empty()) return std::nullopt;
-  return Diagnosis{Kind::kNote,
-                   config::printable(place) +
-                       " shows no mount: torch's C++ backend compiles its header (150 MB, tens of "
-                       "seconds on few cores) on each host",
-                   "mount without --no-also as this user, or with --also " +
-                       shell_word("precompiled_headers=" + config::printable(place)) +
-                       "; in a pod, mount that directory of the node at the same place"};
+  return Diagnosis{
+      Kind::kWarning,
+      config::printable(place) +
+          " shows no mount: torch's C++ backend compiles its header (150 MB, tens of "
+          "seconds on few cores) on each host",
+      "run `inductorfs env` as this user, which says what is in the way; or mount without --no-also as this "
+      "user, or with --also " +
+          shell_word("precompiled_headers=" + config::printable(place)) +
+          "; in a pod, mount that directory of the node at the same place"};
 }
 
 }  // namespace inductorfs::cli

@@ -35,6 +35,7 @@ constexpr Milliseconds kLeavePatience{10'000};
 constexpr Milliseconds kListenPatience{10'000};
 constexpr Milliseconds kUnlistenPatience{2'000};
 constexpr Milliseconds kMakeLogPatience{5'000};
+constexpr Milliseconds kShowToPatience{5'000};
 
 Error not_answered(ErrorCode code, const std::string& why) {
   return Error(code, "the process of this mount that mounts and unmounts has not done so: " + why);
@@ -157,8 +158,9 @@ Result<std::string> Mounter::uncover(Deadline deadline) {
   return text->get<std::string>();
 }
 
-Result<void> Mounter::ask(const char* word, const std::string& request, Milliseconds patience) const {
-  const auto answer = link_.ask(word, request, Deadline::after(patience));
+Result<Json> Mounter::ask(const char* word, const std::string& request, Milliseconds patience,
+                          const std::function<bool()>& cancelled) const {
+  const auto answer = link_.ask(word, request, Deadline::after(patience), -1, 0, cancelled);
   if (!answer) {
     const bool is_late = answer.error().code() == ErrorCode::kTimedOut;
     return fail(not_answered(
@@ -166,18 +168,40 @@ Result<void> Mounter::ask(const char* word, const std::string& request, Millisec
         is_late ? "no answer came in time: try again, or end the mount's processes and run `inductorfs unmount --lazy`"
                 : "see the log"));
   }
-  const Json json = config::from_text(*answer);
+  Json json = config::from_text(*answer);
   if (!json.is_object()) return fail(no_answer());
   if (const auto lines = json.find("log"); lines != json.end() && lines->is_array()) {
     for (const Json& line : *lines) (void)take_line(line);
   }
   auto error = config::error_from_json(json);
-  return error ? fail(std::move(*error)) : Result<void>();
+  return error ? fail(std::move(*error)) : Result<Json>(std::move(json));
 }
 
-Result<void> Mounter::unmount(bool lazy) const { return ask(kUnmount, lazy ? kLazily : kUnlessBusy, kUnmountPatience); }
+Result<void> Mounter::unmount(bool lazy) const {
+  INDUCTORFS_TRY(ask(kUnmount, lazy ? kLazily : kUnlessBusy, kUnmountPatience));
+  return {};
+}
 
-Result<void> Mounter::leave() const { return ask(kLeave, {}, kLeavePatience); }
+Result<void> Mounter::leave() const {
+  INDUCTORFS_TRY(ask(kLeave, {}, kLeavePatience));
+  return {};
+}
+
+Result<std::vector<std::string>> Mounter::show_to(std::optional<uid_t> user,
+                                                  const std::function<bool()>& cancelled) const {
+  INDUCTORFS_TRY_ASSIGN(const Json json,
+                        ask(kShowTo, user ? std::to_string(*user) : std::string(), kShowToPatience, cancelled));
+  std::vector<std::string> failed;
+  for (const Json& line : json.value("failed", Json::array())) {
+    if (line.is_string()) failed.push_back(line.get<std::string>());
+  }
+  return failed;
+}
+
+Result<void> Mounter::drop_removed(const std::function<bool()>& cancelled) const {
+  INDUCTORFS_TRY(ask(kDropRemoved, {}, kShowToPatience, cancelled));
+  return {};
+}
 
 Result<Fd> Mounter::ask_for_descriptor(const char* word, Deadline deadline,
                                        const std::function<bool()>& cancelled) const {
@@ -214,7 +238,7 @@ Result<Fd> Mounter::listen_for_guests() const {
 }
 
 bool Mounter::has_no_listener() const {
-  const Result<void> listens = ask(kListens, {}, kListenPatience);
+  const Result<Json> listens = ask(kListens, {}, kListenPatience);
   return !listens && listens.error().code() == ErrorCode::kNotFound;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +28,8 @@ class Mounter {
   static constexpr const char* kMount = "mount";
   static constexpr const char* kUnmount = "unmount";
   static constexpr const char* kLeave = "leave";
+  static constexpr const char* kShowTo = "show to";
+  static constexpr const char* kDropRemoved = "drop removed";
   static constexpr const char* kListen = "listen";
   static constexpr const char* kListenForGuests = "listen for guests";
   static constexpr const char* kUnlisten = "unlisten";
@@ -66,6 +71,14 @@ class Mounter {
   /// Detaches the mount and takes the further places away, with what dead daemons have left.
   [[nodiscard]] Result<void> leave() const;
 
+  /// Shows the mount in this user's default directory, where the user has a directory in the mount and has made the
+  /// places; without a user to all who have. Returns what is not shown and why, of one user.
+  /// `cancelled` is asked several times a second.
+  [[nodiscard]] Result<std::vector<std::string>> show_to(std::optional<uid_t> user,
+                                                         const std::function<bool()>& cancelled) const;
+  /// Takes the places away whose directory was removed from the mount.
+  [[nodiscard]] Result<void> drop_removed(const std::function<bool()>& cancelled) const;
+
   /// Returns what listens at the mount's control socket, as control::listen() makes it; the worker has no right there.
   [[nodiscard]] Result<Fd> listen() const;
   /// The same for control::listen_for_guests().
@@ -91,7 +104,8 @@ class Mounter {
   [[nodiscard]] Result<config::Json> ask_child(const char* word, Deadline deadline);
   [[nodiscard]] Result<Fd> ask_for_descriptor(const char* word, Deadline deadline,
                                               const std::function<bool()>& cancelled = {}) const;
-  [[nodiscard]] Result<void> ask(const char* word, const std::string& request, Milliseconds patience) const;
+  [[nodiscard]] Result<config::Json> ask(const char* word, const std::string& request, Milliseconds patience,
+                                         const std::function<bool()>& cancelled = {}) const;
 
   const fingerprint::ExaminerLink link_;
   Session session_;                 ///< of kMount

@@ -16,10 +16,12 @@
 
 #include "inductorfs/base/log_lines.h"
 #include "inductorfs/base/message.h"
+#include "inductorfs/base/number.h"
 #include "inductorfs/base/own_user.h"
 #include "inductorfs/config/error_json.h"
 #include "inductorfs/config/frozen.h"
 #include "inductorfs/config/json.h"
+#include "inductorfs/config/paths.h"
 #include "inductorfs/control/control.h"
 #include "inductorfs/control/runtime_directory.h"
 #include "inductorfs/fingerprint/examiner.h"
@@ -52,6 +54,7 @@ constexpr const char* kSource = "inductorfs";
 /// Of a child, beside what its worker waits for: whoever waits is told what is wrong.
 constexpr Milliseconds kBesides{5000};
 
+constexpr Milliseconds kShowToDeadline{4000};  ///< others wait for such a child
 constexpr Milliseconds kConnectDeadline{2000};
 constexpr Milliseconds kConnectPatience{1500};     ///< so that its child says what was wrong
 constexpr Milliseconds kUnlistenDeadline{1500};    ///< the worker waits no longer: then the path may be the next one's
@@ -74,6 +77,8 @@ class HostMounts {
   void mount(int session);
   [[nodiscard]] Result<void> unmount(bool lazy);
   [[nodiscard]] Result<void> leave();
+  [[nodiscard]] Result<Json> show_to(const std::string& user);
+  [[nodiscard]] Result<void> drop_removed();
 
  private:
   struct Made {
@@ -212,12 +217,42 @@ Result<void> HostMounts::leave() {
   return done ? note({}) : done;
 }
 
+/// `user` is the worker's word, so no more comes of it than of what that user asks for.
+Result<Json> HostMounts::show_to(const std::string& user) {
+  INDUCTORFS_TRY_ASSIGN(const auto own, resume());
+  const auto number = number_in<uid_t>(user);
+  if (task_.users_in.empty() || own.mount == 0 || (!number && !user.empty())) {
+    return fail(ErrorCode::kNotSupported,
+                "the mount is shown in no default directory: it has --no-also, or its mountpoint is not root's");
+  }
+  Json failed = Json::array();
+  for (const uid_t uid : number ? std::vector<uid_t>{*number} : also_.users(own)) {
+    if (uid == 0) continue;
+    const config::User known = config::user_by_id(uid);
+    const std::string root = known.name.empty() ? std::to_string(uid) : known.name;
+    const std::string torch = task_.users_in + "/" + config::torch_directory_name(known);
+    for (const std::string& state : also_.show_to(own, known, root, torch)) {
+      if (number && state.starts_with(places::kPlaceFailed))
+        failed.push_back(state.substr(places::kPlaceFailed.size()));
+    }
+  }
+  return Json{{"failed", failed}};
+}
+
+Result<void> HostMounts::drop_removed() {
+  INDUCTORFS_TRY_ASSIGN(const auto own, resume());
+  if (own.mount != 0) places::detach_removed_binds(own.device);
+  return {};
+}
+
 Json to_json(log::Level level, std::string_view line) {
   return {{"level", static_cast<unsigned>(level)}, {"line", std::string(line)}};
 }
 
+Result<Json> in_json(const Result<void>& done) { return done ? Result<Json>(Json::object()) : fail(done.error()); }
+
 /// In a child that answers once: with what it has to log.
-std::string answer_of(const MounterTask& task, const std::function<Result<void>(HostMounts&)>& act) {
+std::string answer_of(const MounterTask& task, const std::function<Result<Json>(HostMounts&)>& act) {
   Json lines = Json::array();
   size_t size = 0;
   log::give_lines_to([&](log::Level level, std::string_view line) {
@@ -225,8 +260,8 @@ std::string answer_of(const MounterTask& task, const std::function<Result<void>(
     if (size <= kLinesLimit) lines.push_back(to_json(level, line));
   });
   HostMounts mounts(task);
-  const Result<void> done = act(mounts);
-  Json answer = done ? Json::object() : config::error_to_json(done.error());
+  const Result<Json> done = act(mounts);
+  Json answer = done ? *done : config::error_to_json(done.error());
   if (!lines.empty()) answer["log"] = lines;
   return config::to_line(answer);
 }
@@ -276,16 +311,30 @@ void add_mount_tasks(const MounterTask& task, Tasks& tasks) {
   unmount.capabilities = rights();
   unmount.answer = [task](const ExaminerCall& call) {
     const bool lazy = call.request == Mounter::kLazily;
-    return answer_of(task, [lazy](HostMounts& mounts) { return mounts.unmount(lazy); });
+    return answer_of(task, [lazy](HostMounts& mounts) { return in_json(mounts.unmount(lazy)); });
   };
   fingerprint::ExaminerTask leave;
   leave.capabilities = rights();
   leave.answer = [task](const ExaminerCall&) {
-    return answer_of(task, [](HostMounts& mounts) { return mounts.leave(); });
+    return answer_of(task, [](HostMounts& mounts) { return in_json(mounts.leave()); });
+  };
+  fingerprint::ExaminerTask show_to;
+  show_to.capabilities = rights();
+  show_to.deadline = kShowToDeadline;
+  show_to.answer = [task](const ExaminerCall& call) {
+    return answer_of(task, [&](HostMounts& mounts) { return mounts.show_to(call.request); });
+  };
+  fingerprint::ExaminerTask drop_removed;
+  drop_removed.capabilities = rights();
+  drop_removed.deadline = kShowToDeadline;
+  drop_removed.answer = [task](const ExaminerCall&) {
+    return answer_of(task, [](HostMounts& mounts) { return in_json(mounts.drop_removed()); });
   };
   tasks.emplace(Mounter::kMount, std::move(mount));
   tasks.emplace(Mounter::kUnmount, std::move(unmount));
   tasks.emplace(Mounter::kLeave, std::move(leave));
+  tasks.emplace(Mounter::kShowTo, std::move(show_to));
+  tasks.emplace(Mounter::kDropRemoved, std::move(drop_removed));
 }
 
 /// At the descriptor of its question.

@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "inductorfs/base/text.h"
 #include "inductorfs/config/paths.h"
 #include "inductorfs/config/settings_json.h"
 #include "inductorfs/mount/worker_user.h"
@@ -16,13 +17,13 @@ namespace inductorfs::mount {
 
 using Cbor = nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MounterTask, mountpoint, ownership, allow_other, also, socket, socket_alias, server,
-                                   log, log_user, secrets)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MounterTask, mountpoint, ownership, allow_other, also, users_in, socket,
+                                   socket_alias, server, log, log_user, secrets)
 
 namespace {
 
 /// Of what a mount gives its mounter; another one is another release's.
-constexpr int kForm = 2;
+constexpr int kForm = 3;
 
 /// Not as text: a path may have any byte.
 std::string bytes_of(const Cbor& json) {
@@ -38,6 +39,11 @@ MounterTask mounter_task(const config::Settings& settings, const config::Ownersh
   task.ownership = ownership;
   task.allow_other = settings.allow_other.value_or(false);
   task.also = settings.also;
+  // What the cluster has is shown as the mountpoint's owner's.
+  if (::geteuid() == 0 && ownership.uid == 0 && task.allow_other && !settings.default_also.empty()) {
+    const config::Also& place = settings.default_also.front();
+    task.users_in = parent_of(place.path.substr(0, place.path.size() - place.name.size() - 1));
+  }
   const std::string sockets = config::runtime_directory(::geteuid(), config::process_environment()) + "/";
   task.socket = sockets + config::socket_name(settings.mountpoint);
   if (settings.alias != settings.mountpoint) task.socket_alias = sockets + config::socket_name(settings.alias);

@@ -20,6 +20,7 @@ struct MounterTask {
   config::Ownership ownership;  ///< of the directory to cover, as it was when it was examined
   bool allow_other = false;
   std::vector<config::Also> also;
+  std::string users_in{};                        ///< where default directories of users get places; or empty
   std::string socket;                            ///< of control
   std::string socket_alias{};                    ///< its other name, as the user spelled the mountpoint; or empty
   std::string server{};                          ///< the Unix socket of --remote, or empty

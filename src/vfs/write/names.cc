@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "inductorfs/base/fail_point.h"
 #include "inductorfs/base/own_user.h"
+#include "inductorfs/base/text.h"
 #include "inductorfs/takeover/request_slots.h"
 #include "vfs/read/listing.h"
 #include "vfs/tree/branch_paths.h"
@@ -345,6 +348,8 @@ Result<void> Names::remove_directory(NodeId parent, std::string_view name, const
   sealing_.seal_after_build(where.path, caller);
   left_listing(parent, name);
   removed(parent, name, route, caller);
+  const auto is_called_so = [&](const std::string& place) { return base_name_of(place) == name; };
+  if (options_.place_removed && std::ranges::any_of(options_.further_places, is_called_so)) options_.place_removed();
   return {};
 }
 

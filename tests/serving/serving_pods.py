@@ -225,8 +225,17 @@ class Pods:
         node.cache.chmod(0o1777)
         node.start(*OPTIONS, *options)
         # The line of docs/serving.md, for one directory of root's: it makes the directories, in which all may write here.
-        node.documented = documented.variables(node.cache, node.plain_env(), words=f" --root {ROOT}")
+        asked = node
+        if node.backing == "directory":  # which has no such line: the variables of a mount, with another path
+            self._made += 1
+            asked = self.cluster.node(f"asked-{self._made}", start=False)
+            asked.start(*OPTIONS)
+        found = documented.variables(asked.cache, asked.plain_env(), words=f" --root {ROOT}")
+        node.documented = documented.at(found, asked.cache, node.cache)
+        if asked is not node:
+            asked.unmount()
         for directory in (node.cache / ROOT, *map(Path, node.documented.values())):
+            directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(0o1777)
         return node
 

@@ -44,10 +44,11 @@ class TrustTest : public ::testing::Test {
   std::shared_ptr<FakeService> service = std::make_shared<FakeService>();
 };
 
-TEST_F(TrustTest, OfWhatBelongsToRootIsEverybodys) {
+TEST_F(TrustTest, OfWhatBelongsToRootIsEverybodysWhereOthersMayWriteAndRootsElse) {
   for (const TrustPolicy policy : {TrustPolicy::kUser, TrustPolicy::kGroup, TrustPolicy::kAll}) {
     Trust trust(policy, asking(service));
-    EXPECT_TRUE(trust.of(0, 2001, 01777).is_none());
+    for (const mode_t mode : {01777U, 0775U, 0757U}) EXPECT_TRUE(trust.of(0, 2001, mode).is_none());
+    EXPECT_EQ(trust.of(0, 2001, 0755).value, policy == TrustPolicy::kAll ? "none" : "user=root");
   }
   EXPECT_EQ(service->asked, 0);
 }

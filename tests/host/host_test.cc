@@ -229,7 +229,8 @@ ThisHost host_of_users() {
 TEST(Host, HasAnEnvironmentForEachUser) {
   const ThisHost host = host_of_users();
   ASSERT_TRUE(host.parts_roots());
-  EXPECT_EQ(host.environment_of({0, 0, 0755}, {}, kPatience), nullptr) << "everybody's, as the mountpoint's";
+  EXPECT_EQ(host.environment_of({0, 0, 01777}, {}, kPatience), nullptr) << "everybody's, as the mountpoint's";
+  EXPECT_EQ(host.environment_of({0, 0, 0755}, {}, kPatience)->shared_with().value, "user=root");
   const auto hers = host.environment_of({kAlice, 5, 0755}, {}, kPatience);
   ASSERT_NE(hers, nullptr);
   EXPECT_EQ(hers->shared_with().value, "user=u1001");

@@ -59,7 +59,7 @@ def test_a_user_runs_what_the_same_user_made_on_any_node(nodes):
     assert as_user(ALICE, 0o022, appears(hers / SOURCE).read_text) == TEXT
     for root in (make_root(b, "bob", BOB), make_root(b, "team", 0), b.cache, make_root(a, "bob", BOB), a.cache):
         assert not (root / SOURCE).exists(), f"{root} is not hers"
-    assert shared_with(b) == {"bob": f"user=#{BOB}", "team": "everybody", "work": f"user=#{ALICE}"}
+    assert shared_with(b) == {"bob": f"user=#{BOB}", "team": "user=root", "work": f"user=#{ALICE}"}
 
 
 def test_names_count_and_not_numbers(nodes):
@@ -209,6 +209,26 @@ def test_all_share_with_all_under_trust_all(nodes):
     a.sync()
     assert as_user(BOB, 0o022, appears(make_root(b, "bob", BOB) / SOURCE).read_text) == TEXT
     assert set(shared_with(b).values()) == {"everybody"}
+
+
+def test_roots_own_directory_shows_what_root_made_in_such_a_one_alone(cluster, nodes):
+    a, b = nodes()
+    (open_to_all,) = [cluster.node("c", start=False)]
+    open_to_all.root.chmod(0o755)
+    open_to_all.cache.chmod(0o1777)
+    open_to_all.start(*cluster.options(), *PATIENT, "--trust", "all")
+    write(make_root(open_to_all, "alice", ALICE), ALICE)
+    other = artefacts.code("of a user in the mountpoint")
+    write(a.cache, ALICE, other)
+    roots = artefacts.code("of root")
+    write(make_root(a, "team", 0), 0, roots)
+    open_to_all.sync()
+    a.sync()
+    appears(b.cache / SOURCE)
+    appears(b.cache / other)
+    appears(make_root(b, "team", 0) / roots)
+    assert not (b.cache / "team" / SOURCE).exists() and not (b.cache / "team" / other).exists(), "root would run it"
+    assert not (b.cache / roots).exists(), "it is root's alone"
 
 
 def test_a_directory_that_others_may_write_to_shares_with_nobody(nodes):

@@ -16,7 +16,7 @@
 /// Who uses what the jobs of a cache root make. An artefact is code: whoever loads it runs it with his own rights.
 namespace inductorfs::fingerprint {
 
-/// `--trust`. What lies in directories of root is everybody's under each of these.
+/// `--trust`. What lies in directories of root that others may write to is everybody's under each of these.
 enum class TrustPolicy {
   kUser,   ///< a user's roots share with the roots of the same user, on all hosts, if nobody else may write to them
   kGroup,  ///< they share with the roots of the same group, if its members alone may write to them

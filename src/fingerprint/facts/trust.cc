@@ -19,6 +19,9 @@
 namespace inductorfs::fingerprint {
 namespace {
 
+/// The superuser is one on every host, whatever the name service calls him.
+constexpr std::string_view kRoots = "user=root";
+
 constexpr Milliseconds kServicePatience{5'000};
 constexpr size_t kNameLimit = 4'096;
 constexpr size_t kThreads = 2;
@@ -170,7 +173,10 @@ struct Trust::Answer {
 };
 
 Fact Trust::of(uid_t owner, gid_t group, mode_t mode, Milliseconds patience) {
-  if (policy_ == TrustPolicy::kAll || owner == 0) return known_fact(std::string(kNone), {});
+  if (policy_ == TrustPolicy::kAll) return known_fact(std::string(kNone), {});
+  // Into a directory of root that others may write to anybody may put an artefact on this host, too.
+  const bool is_roots_alone = (mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (owner == 0) return known_fact(std::string(is_roots_alone ? kRoots : kNone), {});
   if ((mode & S_IWOTH) != 0) {
     return unknown_fact("everybody may write to this directory of a user: chmod o-w it, or mount with --trust all", {});
   }

@@ -37,7 +37,7 @@ Json family_report(const FamilyTally& tally) {
   for (const auto& [word, count] : tally.missed_otherwise) missed[word] = count;
   const uint64_t asked = tally.local + tally.cluster + tally.misses();
   return Json::object({{"asked", asked},
-                       {"hit_percent", percent(tally.local + tally.cluster, asked)},
+                       {"hit_percent", percent(tally.local + tally.cluster - tally.refused, asked)},
                        {"local", tally.local},
                        {"cluster", tally.cluster},
                        {"missed", tally.misses()},
@@ -197,7 +197,8 @@ std::optional<vfs::UseKind> use_named(std::string_view word) {
 std::vector<vfs::UseKind> misses() {
   std::vector<vfs::UseKind> some = uses();
   std::erase_if(some, [](vfs::UseKind use) {
-    return is_hit(use) || use == vfs::UseKind::kMade || use == vfs::UseKind::kAwaited;
+    return is_hit(use) || use == vfs::UseKind::kMade || use == vfs::UseKind::kAwaited ||
+           use == vfs::UseKind::kRefused;  // it was found
   });
   return some;
 }

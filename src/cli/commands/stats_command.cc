@@ -95,6 +95,10 @@ std::string why_missed(const Json& tally) {
     if (!count.is_number_unsigned()) continue;
     text += line(text.empty() ? "missed" : "", std::to_string(count.get<uint64_t>()) + ": " + reason_text(word));
   }
+  if (const uint64_t refused = number_at(tally, "refused"); refused > 0) {
+    text +=
+        line("refused", std::to_string(refused) + " of those found: the program did not take them and made them again");
+  }
   return text;
 }
 

@@ -51,6 +51,8 @@ constexpr mode_t kLogMode = 0640;
 constexpr uint64_t kCertificateLimit = 16ULL << 20;
 /// What a remote may cost a mount when it does not answer.
 constexpr Milliseconds kProbePatience{700};
+/// For the earlier mount of a store, which publishes for some seconds after umount(8) has returned.
+constexpr Milliseconds kEndPatience{15'000};
 /// For its password and certificates, which the mounter reads, while jobs wait: what is late is read again, and
 /// used then.
 constexpr Milliseconds kSecretPatience{1000};
@@ -306,6 +308,7 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
   store_options.size_limit = settings.store_limit;
   store_options.free_floor = settings.store_floor;
   store_options.lock = takeover.lock;
+  store_options.patience = takeover.resume ? Milliseconds(0) : kEndPatience;
   auto store = store::BlobStore::open(store_options, layers->counters);
   if (!store) return takeover.resume ? fail(std::move(store).error()) : wrong_path(store.error());
   layers->store = std::move(*store);

@@ -69,6 +69,8 @@ class Service {
   /// What the process ends with then.
   [[nodiscard]] int hand_over_code() const;
 
+  /// Tells who wants the store that this mount is about to free it.
+  void say_end() { store::say_end(layers_->store->lock()); }
   /// Publishes, between the unmount and stop(), what is written, as far as that gets before the deadline or until
   /// `cancelled`. The log says what was published (mount.drained) and what stays in the durable queue for the next
   /// mount (mount.left_queued). Returns at once when the cluster is away.

@@ -243,6 +243,7 @@ Result<void> serve(config::Settings& settings, Inheritance& inherited) {
     log::info("mount.handed_over", {{"mountpoint", settings.mountpoint}});
     ::_exit(service->hand_over_code());
   }
+  service->say_end();
   supervision.ending([&supervision](const StuckThread& thread) { end_without(thread, supervision); });
   if (!loop.hurried()) service->drain(Deadline::after(kDrainPatience), [&loop] { return loop.hurried(); });
   service->stop();

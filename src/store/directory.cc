@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +40,11 @@ constexpr std::string_view kUnknownBoot = "unknown";
 /// What a store that was killed while it was made may hold, and what mkfs leaves.
 constexpr std::array<std::string_view, 3> kBeforeFormat = {"format.tmp", "lock", "lost+found"};
 constexpr uint64_t kSmallFileLimit = 4096;
+/// Behind the process id of an owner that is about to free the lock.
+constexpr std::string_view kEnds = " ends";
+/// Of an owner that has not said so.
+constexpr Milliseconds kUnsaidPatience{2000};
+constexpr Milliseconds kTurn{20};
 constexpr mode_t kFolderMode = 0700;
 constexpr mode_t kFileMode = 0600;
 
@@ -113,15 +119,23 @@ Fd inherited_lock(int dir, int lock) {
 }
 
 /// `inherited`: is asked for the lock as well, which costs nothing when it is held and takes it back when it is not.
-Result<Fd> take_lock(int dir, const std::string& path, Fd inherited = {}) {
+Result<Fd> take_lock(int dir, const std::string& path, Fd inherited = {}, Milliseconds patience = Milliseconds(0)) {
   auto lock = inherited ? Result<Fd>(std::move(inherited)) : open_at(dir, kLockFile, O_RDWR | O_CREAT, kFileMode);
   INDUCTORFS_TRY(lock);
-  if (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
+  const SteadyTime begun = std::chrono::steady_clock::now();
+  while (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return fail_errno("flock", kLockFile);
     std::array<char, 32> text{};
     const size_t size = pread_full(lock->get(), text.data(), text.size(), 0).value_or(0);
     std::string holder(text.data(), size);
     holder.resize(std::min(holder.find('\n'), holder.size()));
+    const bool ends = holder.ends_with(kEnds);
+    if (ends) holder.resize(holder.size() - kEnds.size());
+    // One that is killed, or whose mount somebody has just taken away, has not said so yet.
+    if (std::chrono::steady_clock::now() - begun < (ends ? patience : std::min(patience, kUnsaidPatience))) {
+      (void)::poll(nullptr, 0, static_cast<int>(kTurn.count()));
+      continue;
+    }
     return fail(ErrorCode::kBusy, "store " + path + " is in use by process " + (holder.empty() ? "unknown" : holder) +
                                       "; end that mount or name another store directory");
   }
@@ -280,7 +294,7 @@ Result<void> close_to_others(int dir, const std::string& path) {
   return {};
 }
 
-Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, int inherited) {
+Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, int inherited, Milliseconds patience) {
   OwnedDirectory owned;
   owned.path = path;
   owned.boot_id = boot_id;
@@ -290,7 +304,7 @@ Result<OwnedDirectory> own(const std::string& path, const std::string& boot_id, 
   INDUCTORFS_TRY(refuse_foreign(owned.fd.get(), path));
   Fd known = inherited_lock(owned.fd.get(), inherited);
   owned.shared_lock = static_cast<bool>(known);
-  auto lock = take_lock(owned.fd.get(), path, std::move(known));
+  auto lock = take_lock(owned.fd.get(), path, std::move(known), patience);
   INDUCTORFS_TRY(lock);
   owned.lock = std::move(*lock);
   fail_point("store.locked");
@@ -327,10 +341,16 @@ Result<void> move_into_place(int dir, const std::string& temporary, const codec:
   return fail_errno("rename", place);
 }
 
-Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock) {
-  auto owned = own(path, boot_id, lock);
+Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock,
+                                     Milliseconds patience) {
+  auto owned = own(path, boot_id, lock, patience);
   if (!owned) return fail(explained(path, std::move(owned).error()));
   return owned;
+}
+
+void say_end(int lock) {
+  // For who waits alone: without it that one gives up sooner.
+  if (lock >= 0) (void)pwrite_full(lock, std::to_string(::getpid()) + std::string(kEnds) + "\n", 0);
 }
 
 Result<Fd> lock_store(const std::string& path, Fd& directory) {

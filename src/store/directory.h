@@ -15,7 +15,7 @@
 /// The layout of the store's directory on disk:
 ///
 ///     format   "inductorfs-store 1\n"
-///     lock     flock of the owner, whose process id it holds
+///     lock     flock of the owner, whose process id it holds, and that it ends soon
 ///     state    "open|clean <boot id> sound|suspect\n": the condition in which the last owner left it
 ///     blobs/<first two hex digits>/<64 hex digits>     atime: last use, to the hour
 ///     packs/<number>, packs/<number>.index     many small blobs (pack.h)
@@ -59,8 +59,9 @@ struct OwnedDirectory {
   bool suspect = false;
 };
 
-/// Takes a store directory. BlobStore::open lists the errors, StoreOptions explains `lock`.
-[[nodiscard]] Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock = -1);
+/// Takes a store directory. BlobStore::open lists the errors, StoreOptions explains `lock` and `patience`.
+[[nodiscard]] Result<OwnedDirectory> own_directory(const std::string& path, const std::string& boot_id, int lock = -1,
+                                                   Milliseconds patience = Milliseconds(0));
 
 /// Opens an existing store, and keeps other processes out of it as long as the returned lock lives. Changes nothing in
 /// it.

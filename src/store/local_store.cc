@@ -32,7 +32,7 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(const StoreOptions& options, 
 }
 
 Result<std::unique_ptr<BlobStore>> open_local(const LocalStoreOptions& options, Counters& counters) {
-  auto directory = own_directory(options.store.directory, options.boot_id, options.store.lock);
+  auto directory = own_directory(options.store.directory, options.boot_id, options.store.lock, options.store.patience);
   INDUCTORFS_TRY(directory);
   auto blobs = std::exchange(directory->blobs, {});
   return std::make_unique<LocalStore>(std::move(*directory), std::move(blobs), options, counters);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The helper of mount(8): the program under the name mount.inductorfs, called as mount(8) calls it."""
 from inductorfs_testing import artefacts, compare, places
+from inductorfs_testing.mounts import suspended
 from inductorfs_testing.processes import run
 
 
@@ -39,3 +40,23 @@ def test_a_refused_option_and_a_failed_mount_have_the_exit_codes_of_mount(cluste
     (place.cache / "precious").write_text("mine")
     assert helper(cluster, place).code == 32
     assert compare.mounts_below(place.cache) == []
+
+
+def test_a_mount_right_after_umount_waits_for_the_daemon_that_still_publishes(cluster, place):
+    """As `umount X; mount X` and a restart of fstab's unit: umount(8) returns when the mount has gone, its daemon ends seconds later."""
+    for number in range(3):
+        assert helper(cluster, place, source=cluster.redis.url).code == 0
+        artefacts.write_graph(place.cache, f"k{number}", "value")
+        with suspended(cluster.redis):
+            assert run(["umount", place.cache]).code == 0
+            done = helper(cluster, place, source="none")
+        assert done.code == 0, done.err
+        place.unmount()
+
+
+def test_a_store_whose_mount_lives_is_waited_for_for_a_moment_only(cluster, place):
+    assert helper(cluster, place).code == 0
+    (place.root / "other").mkdir()
+    done = place.cli("mount", place.root / "other", "--store", place.store, *cluster.options())
+    assert done.code == 1 and f"is in use by process {place.worker()};" in done.err, done.err
+    place.unmount()

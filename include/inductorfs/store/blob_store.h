@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "inductorfs/base/clock.h"
 #include "inductorfs/base/counters.h"
 #include "inductorfs/base/defaults.h"
 #include "inductorfs/base/fd.h"
@@ -29,7 +30,13 @@ struct StoreOptions {
   /// does not free the lock. The caller keeps owning it. If it is -1, or not of this directory, the store takes a lock
   /// itself.
   int lock = -1;
+  /// How long a store is waited for whose owner has said that it ends (say_end()); one that has not is waited for for
+  /// two seconds of it.
+  Milliseconds patience{};
 };
+
+/// Writes beside this lock, of BlobStore::lock(), that its owner frees it soon.
+void say_end(int lock);
 
 /// Decides whether a blob may be evicted. True means that nothing on this host needs the blob any more: no inode that
 /// the kernel knows shows it, and the entries or groups that it belongs to have been published or dropped. The guard

@@ -15,7 +15,7 @@ from inductorfs_testing import artefacts, environments
 from inductorfs_testing.compare import is_mounted
 from inductorfs_testing.mounts import appears
 from inductorfs_testing.places import program
-from inductorfs_testing.processes import wait_until
+from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.twin import unused_name
 from inductorfs_testing.users import as_user
 
@@ -279,3 +279,13 @@ def test_in_a_chroot_it_sees_the_same_tree(cluster):
         assert "etc" in shown and not {"home", "root", "run"} & set(shown), shown
     finally:
         node.kill_daemon()
+
+
+def test_a_new_store_below_a_closed_directory_is_made_at_the_first_mount(place):
+    """Its worker is root, who opens the log in it himself; nothing may be in the store before it is one."""
+    closed = place.root / "closed"
+    closed.mkdir(mode=0o700)
+    done = run([program(), "mount", place.cache, "--store", closed / "store", "--no-also"], place.env(), 30)
+    assert done.code == 0, done.err
+    assert {"format", "log"} <= set(os.listdir(closed / "store"))
+    place.unmount()

@@ -102,10 +102,10 @@ std::string around_store(const std::string& store) {
 
 /// The directories of a log that this process opens and rotates itself, and of what it leads to by links, which need
 /// not be there yet.
-void add_ways_to(std::string log, std::vector<Rule>& rules) {
+void add_ways_to(std::string log, bool in_store, std::vector<Rule>& rules) {
   constexpr int kMostLinks = 40;  // as the kernel has it
-  // What is wrong with it says who opens it.
-  if (!check_log(log) || !make_directories(directory_of(log))) return;
+  // What is wrong with it says who opens it. A store that is to be made is empty until it is one.
+  if (!in_store && (!check_log(log) || !make_directories(directory_of(log)))) return;
   for (int i = 0; i < kMostLinks; ++i) {
     rules.push_back({directory_of(log), kOfStore, true});
     std::array<char, PATH_MAX> end{};
@@ -128,7 +128,7 @@ std::vector<Rule> rules_for(const config::Settings& settings) {
   }
   // Whoever is the user who has mounted opens and rotates a log itself.
   const std::string log = settings.worker ? std::string() : log_path(settings);
-  if (!log.empty()) add_ways_to(log, rules);
+  if (!log.empty()) add_ways_to(log, log_is_in_store(settings), rules);
   return rules;
 }
 

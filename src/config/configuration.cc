@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <toml++/toml.h>
 
+#include <filesystem>
+#include <system_error>
+
+#include "inductorfs/base/text.h"
 #include "inductorfs/base/trusted_file.h"
 #include "inductorfs/config/settings.h"
 #include "inductorfs/config/text.h"
@@ -161,10 +165,26 @@ Result<Configuration> to_configuration(const toml::table& table, const std::stri
   return configuration;
 }
 
+/// Of a unit it is the name that systemd-escape(1) makes of the mountpoint, and easily another one.
+tl::unexpected<Error> not_there(const std::string& path) {
+  constexpr size_t kMostLooked = 1'000;
+  const std::string directory = directory_of(path);
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (auto at = std::filesystem::directory_iterator(directory, failed);
+       !failed && at != std::filesystem::directory_iterator() && names.size() < kMostLooked; at.increment(failed)) {
+    if (at->path().extension() == ".toml") names.push_back(printable(at->path().filename().string()));
+  }
+  return fail(ErrorCode::kNotFound, "cannot read the configuration: " + path + ": it does not exist" +
+                                        suggestion(path.substr(directory.size() + 1), names) +
+                                        " (for a local cache write remote = \"none\" into it)");
+}
+
 }  // namespace
 
 Result<Configuration> read_configuration(const std::string& path) {
   const Result<std::string> text = read_trusted_file(path, kFileLimit);
+  if (!text && text.error().code() == ErrorCode::kNotFound) return not_there(path);
   if (!text) {
     const std::string why = text.error().what().empty() ? "it does not exist" : text.error().what();
     return fail(text.error().code(), "cannot read the configuration: " + path + ": " + why);

@@ -376,6 +376,22 @@ Result<void> check_place_of_store(const std::string& store) {
   return fit ? fit : wrong_option(fit.error());
 }
 
+namespace {
+
+Result<void> check_python(const std::string& python) {
+  struct stat found {};
+  if (python.empty()) return {};
+  const auto refuse = [&](const std::string& why) {
+    return fail(ErrorCode::kInvalid, "--python " + config::printable(python) + ": " + why);
+  };
+  if (::stat(python.c_str(), &found) != 0) return refuse("does not exist: name the interpreter that jobs run");
+  if (S_ISDIR(found.st_mode)) return refuse("is a directory: name the interpreter in it, as bin/python");
+  if (::access(python.c_str(), X_OK) != 0) return refuse("cannot be run: name the interpreter that jobs run");
+  return {};
+}
+
+}  // namespace
+
 Result<void> check_named(const config::Settings& settings) {
   INDUCTORFS_TRY(check_place_of_store(settings.store));
   const remote::RemoteOptions options = remote_options(settings, "inductorfs");
@@ -387,6 +403,7 @@ Result<void> check_named(const config::Settings& settings) {
     }
   }
   if (const Result<void> found = check_files(settings, options); !found) return wrong_option(found.error());
+  if (const Result<void> runs = check_python(settings.python); !runs) return wrong_option(runs.error());
   if (settings.fingerprint.empty()) return {};
   host::FactsRequest request = facts_request(settings);
   request.cache_file.clear();

@@ -40,6 +40,7 @@ VARIANTS = {
     "tests/torch/test_sidecar.py": "docs/containers.md: a daemon that does not see the jobs",
     "tests/torch/test_triton_kernels.py": "the older Triton is declared, in directories of torch's form",
     "tests/torch/test_two_environments.py": "jobs of directories below the mountpoint",
+    "tests/torch/test_why_miss.py": "two users' directories, of the names that env prints for them",
     "tests/torch/incidents/conftest.py": "nodes of other hardware, by facts from files",
     "tests/torch/incidents/incident_hosts.py": "nodes of other hardware, by facts from files",
     "tests/torch/incidents/test_cpu.py": "nodes of other hardware, by facts from files",

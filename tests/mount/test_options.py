@@ -110,10 +110,35 @@ def test_config_check_refuses_what_mount_refuses(cluster, place, words):
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("option", ["--password-file", "--ca-file", "--cert-file", "--key-file"])
+@pytest.mark.parametrize("option", ["--ca-file", "--cert-file", "--key-file"])
 def test_config_check_misses_files_although_no_remote_is_named(place, option):
     done = run([PROGRAM, "config", "check", "--store", place.store, option, "/no/file"], place.env(), 30)
     assert done.code == 2 and "/no/file: it does not exist" in done.err, done
+
+
+def test_a_password_without_a_server_is_a_mistake(place):
+    for command in (["config", "check"], ["mount", place.cache]):
+        done = run([PROGRAM, *command, "--store", place.store, "--password-file", "/etc/hostname"], place.env(), 30)
+        assert done.code == 2 and "--password-file /etc/hostname without --remote" in done.err and done.err.count("\n") == 1, done
+
+
+@pytest.mark.parametrize(("python", "told"), [("/nope", "does not exist"), ("/usr", "is a directory: name the interpreter in it, as bin/python"),
+                                              ("/etc/hostname", "cannot be run")])
+def test_config_check_tries_the_interpreter(place, python, told):
+    done = run([PROGRAM, "config", "check", "--store", place.store, "--python", python], place.env(), 30)
+    assert done.code == 2 and f"--python {python}: {told}" in done.err, done
+
+
+def test_what_is_hardly_meant_is_a_warning(cluster, place):
+    secret = place.root / "password"
+    secret.write_text("any")
+    secret.chmod(0o644)
+    done = run([PROGRAM, "config", "check", "--store", place.store, "--store-limit", "900T", "--remote", cluster.redis.url, "--password-file", secret],
+               place.env(), 30)
+    assert done.code == 0 and "chmod 600 it" in done.err and "less than --store-limit 900.0 TiB" in done.err and done.err.count("\n") == 2, done
+    done = run([PROGRAM, "mount", place.cache, "--store", place.store, "--no-also", "--store-limit", "900T"], place.env(), 30)
+    assert done.code == 0 and "less than --store-limit 900.0 TiB" in done.err, done
+    place.unmount()
 
 
 @pytest.mark.parametrize(("words", "code"), [

@@ -3,14 +3,16 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from inductorfs_testing import compare, places
 from inductorfs_testing.fixtures import lack
-from inductorfs_testing.processes import run
+from inductorfs_testing.processes import run, wait_until
 from inductorfs_testing.takeovers import healthy
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inductorfs@.service"
@@ -61,6 +63,34 @@ def test_the_journal_knows_the_daemon_by_its_name():
 def test_a_wrong_configuration_is_not_tried_again(unit):
     told = settings(unit)
     assert told["RestartPreventExitStatus"] == "2" and told["Restart"] == "on-failure" and told["NotifyAccess"] == "all"
+
+
+def start(unit, place, config):
+    """What the unit's ExecStart runs, as systemd would, in place of the directory of configurations; and its environment."""
+    words = settings(unit)["ExecStart"].replace("%f", str(place.cache)).replace("/etc/inductorfs/%i", str(config)).replace("%E/inductorfs/%i", str(config))
+    env = place.env()
+    return shlex.split(words.replace("$$", "$")), {**env, "PATH": f"{places.program().parent}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("unit", [UNIT, USER_UNIT], ids=["system", "user"])
+def test_an_instance_without_a_configuration_fails_with_the_nearest_name(unit, place):
+    (place.root / "var-cache-inductor.toml").write_text('remote = "none"\n')
+    done = run(*start(unit, place, place.root / "var-cache-inductr"), 20)
+    assert done.code == 2 and "did you mean var-cache-inductor.toml?" in done.err and 'remote = "none"' in done.err, done.err
+    assert settings(unit)["ExecStartPre"], "and makes no directory"
+    told = re.findall(r"^ExecStartPre=-(/bin/sh -c '.*mkdir.*') sh %f (.*)$", unit.read_text(), re.MULTILINE)
+    assert told and told[0][1] == settings(unit)["ExecStart"].split()[-1]
+
+
+def test_an_instance_that_says_so_is_a_local_cache(place):
+    config = place.root / "local"
+    config.with_suffix(".toml").write_text(f'remote = "none"\nstore = "{place.store}"\nno-also = true\n')
+    words, env = start(UNIT, place, config)
+    with subprocess.Popen(words, env=env) as mount:
+        wait_until(lambda: compare.is_mounted(place.cache), 30, "the mount")
+        assert run([places.program(), "status", place.cache, "--json"], place.env(), 20).out.count('"configured": false') == 1
+        assert run([places.program(), "unmount", place.cache], place.env(), 20).code == 0
+        assert mount.wait(30) == 0
 
 
 def test_a_user_may_run_fusermount():

@@ -162,3 +162,15 @@ def test_a_program_without_an_interpreter_is_no_job(root, cluster, tmp_path):
     assert not name.exists()
     after = query(node, "stats")["all"], query(node, "jobs")
     assert after[0] == before[0] and len(after[1]["jobs"]) == len(before[1]["jobs"])
+
+
+def test_sync_says_at_once_what_it_waits_for(nodes, cluster):
+    a, _ = nodes
+    assert a.cli("sync", a.cache, "--timeout", "1").err == ""
+    cluster.redis.kill()
+    wait_until(lambda: not a.status()["remote"]["reachable"], 60, "the mount to notice")
+    artefacts.write_atomic(a.cache, artefacts.code("waits"), CODE)
+    done = a.cli("sync", a.cache, "--timeout", "1")
+    first, last = done.err.splitlines()
+    assert done.code == 1 and first.startswith(f"inductorfs: waits 1 s at most: the server {cluster.redis.url} does not answer: "), done.err
+    assert f"remote {cluster.redis.url} does not answer: " in last and "unavailable" not in done.err, done.err

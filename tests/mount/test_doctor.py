@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`inductorfs doctor` on real mounts with seeded faults: each is found, with its remedy."""
+import fcntl
 import json
 import os
 import sys
@@ -165,6 +166,23 @@ def test_a_store_that_is_too_small_is_found(cluster, place):
     with mounts.tmpfs(cluster.directory / "disk", "size=8m") as disk:
         found = doctor(place, "--store", disk / "not" / "made", "--store-limit", "1G")
         assert has(found, f"warning: the disk of the store {disk}/not/made has 8.0 MiB, less than --store-limit 1.0 GiB", "larger disk"), found
+
+
+@pytest.mark.usefixtures("root")
+def test_stores_of_mounts_that_have_ended_are_named(cluster, place):
+    cluster.directory.chmod(0o755)
+    place.root.chmod(0o755)
+    stores = place.root / "cache" / "inductorfs" / "store"
+    for name in ("used", "left\nover", "no store"):
+        (stores / name).mkdir(parents=True)
+        (stores / name / "lock").touch()
+    for name in ("used", "left\nover"):
+        (stores / name / "format").touch()
+    with (stores / "used" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = doctor(place, before=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"), XDG_CACHE_HOME=str(place.root / "cache"))
+    assert has(found, "note: 1 store has no mount on this host: ", f"{stores}/left\\x0aover", "du -sh"), found
+    assert not has(found, "/used") and not has(found, "no store"), found
 
 
 @pytest.mark.usefixtures("root")

@@ -174,6 +174,7 @@ class DoctorCommand final : public Subcommand {
     for (const Located& missing : path_.empty() ? missing_mounts(mounts, environment) : std::vector<Located>()) {
       findings.push_back({Diagnosis::Kind::kBad, missing.mountpoint + " is not mounted", missing.why_missing});
     }
+    if (path_.empty()) add(findings, finding_of_unused_stores(environment));
     const std::vector<MountEntry> table = read_mount_table();
     for (const Json& status : statuses(mounts, kPatience, environment)) {
       add(findings, findings_of_mount(status, ::geteuid()));
@@ -190,6 +191,13 @@ class DoctorCommand final : public Subcommand {
       add(findings, finding_of_pid_namespace("/proc/" + std::to_string(config::number_at(status, "pid")), mountpoint));
     }
     return findings;
+  }
+  /// At the default place. By a child: the disk may hang.
+  static std::optional<Diagnosis> finding_of_unused_stores(const config::Environment& environment) {
+    const std::string store = config::default_store("/MOUNTPOINT", config::current_user(environment), environment);
+    const auto paths = answer_of_child(::geteuid(), Deadline::after(kCachesPatience),
+                                       [&] { return stores_without_a_mount(store.substr(0, store.rfind('/'))); });
+    return paths ? finding_of_stores(*paths) : std::nullopt;
   }
   /// By a child: another user's daemon may name a disk that hangs.
   static std::optional<Diagnosis> finding_of_size(const std::string& store, uint64_t limit) {

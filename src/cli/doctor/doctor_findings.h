@@ -87,6 +87,11 @@ using MountOf = std::function<std::string(const std::string& path)>;
 /// Whether the disk of a store is smaller than its limit.
 [[nodiscard]] std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t limit, uint64_t size);
 
+/// Returns the paths of the stores in this directory that no mount has, each with a zero byte behind it: those of ended
+/// mounts, which stay. Blocks on their disk.
+[[nodiscard]] std::string stores_without_a_mount(const std::string& directory);
+[[nodiscard]] std::optional<Diagnosis> finding_of_stores(std::string_view paths);
+
 /// Findings about a server that answered, and about one that did not (`error` names it).
 [[nodiscard]] std::vector<Diagnosis> findings_of_server(const remote::ServerExamination& server);
 [[nodiscard]] Diagnosis finding_of_no_server(const std::string& error);

@@ -2,6 +2,7 @@
 // What `doctor` finds about a host, and about the directories of its user.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -9,7 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "cli/common/answers.h"
 #include "cli/common/child_answer.h"
@@ -178,6 +181,38 @@ std::optional<Diagnosis> finding_of_disk(const std::string& directory, uint64_t 
                    "the disk of the store " + config::printable(directory) + " has " + config::human_bytes(size) +
                        ", less than --store-limit " + config::human_bytes(limit),
                    "name a --store on a larger disk, or lower --store-limit so that other programs keep some room"};
+}
+
+std::string stores_without_a_mount(const std::string& directory) {
+  constexpr size_t kMostStores = 256;
+  std::string paths;
+  std::error_code failed;
+  size_t looked = 0;
+  for (auto at = std::filesystem::directory_iterator(directory, failed);
+       !failed && at != std::filesystem::directory_iterator() && ++looked <= kMostStores; at.increment(failed)) {
+    const std::string path = at->path().string();
+    if (::access((path + "/format").c_str(), F_OK) != 0) continue;
+    const Fd lock(::open((path + "/lock").c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    // Shared and for this moment: a mount that begins now waits for longer.
+    if (lock && ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) continue;
+    paths.append(path).push_back('\0');
+  }
+  return paths;
+}
+
+std::optional<Diagnosis> finding_of_stores(std::string_view paths) {
+  constexpr size_t kMostNamed = 5;
+  size_t count = 0;
+  std::string named;
+  for (const std::string_view path : parts_of(paths, '\0')) {
+    if (path.empty()) continue;
+    if (++count <= kMostNamed) named += (named.empty() ? "" : ", ") + config::printable(path);
+  }
+  if (count == 0) return std::nullopt;
+  return Diagnosis{Kind::kNote,
+                   std::to_string(count) + (count == 1 ? " store has" : " stores have") +
+                       " no mount on this host: " + named + (count > kMostNamed ? " and more" : ""),
+                   "mount there again, or remove what is not needed any more: du -sh tells its size"};
 }
 
 std::string place_of(const layout::UserCache& cache, const GetVariable& variable, const std::string& home) {

@@ -231,6 +231,23 @@ def test_roots_own_directory_shows_what_root_made_in_such_a_one_alone(cluster, n
     assert not (b.cache / roots).exists(), "it is root's alone"
 
 
+@pytest.mark.parametrize("owner", [0, ALICE])
+def test_what_another_user_wrote_stays_on_its_host_although_its_owner_is_changed_at_once(nodes, owner):
+    """Before it is looked at: it counts who wrote."""
+    a, b = nodes()
+    root = make_root(a, "mine", owner)
+    (root / SOURCE).parent.mkdir()
+    os.chown((root / SOURCE).parent, owner, owner)
+    (root / SOURCE).parent.chmod(0o777)  # as a job with umask 0 makes it
+    as_user(BOB, 0o022, (root / SOURCE).write_text, TEXT)
+    os.chown(root / SOURCE, owner, owner)
+    sound = artefacts.code("of the owner")
+    write(root, owner, sound)
+    a.sync()
+    appears(make_root(b, "mine", owner) / sound)
+    assert not (b.cache / "mine" / SOURCE).exists(), "the owner's jobs would run it"
+
+
 def test_a_directory_that_others_may_write_to_shares_with_nobody(nodes):
     a, b = nodes()
     write(make_root(a, "alice", ALICE), ALICE)

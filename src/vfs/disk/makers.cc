@@ -54,9 +54,7 @@ std::string word_for(mode_t mode, gid_t group) {
   return (mode & S_IWGRP) != 0 ? kGroup + std::to_string(group) : std::string();
 }
 
-Result<void> note(int file, std::string word) {
-  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file));
-  if (word == kUser + std::to_string(status.st_uid)) return {};
+Result<void> add(int file, std::string word) {
   INDUCTORFS_TRY_ASSIGN(const std::string mark, mark_on(file));
   const auto has = [&](std::string_view one) {
     return (" " + mark + " ").find(" " + std::string(one) + " ") != std::string::npos;
@@ -67,7 +65,17 @@ Result<void> note(int file, std::string word) {
   return ::fsetxattr(file, kName, now.data(), now.size(), 0) == 0 ? Result<void>{} : fail_errno("setxattr", kName);
 }
 
+Result<void> note(int file, std::string word) {
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file));
+  return word == kUser + std::to_string(status.st_uid) ? Result<void>() : add(file, std::move(word));
+}
+
 }  // namespace
+
+Result<void> note_owner(int file) {
+  INDUCTORFS_TRY_ASSIGN(const auto status, status_of(file));
+  return status.st_uid == 0 ? Result<void>() : add(file, kUser + std::to_string(status.st_uid));
+}
 
 Result<void> note_maker(int file, uid_t user) { return note(file, kUser + std::to_string(user)); }
 

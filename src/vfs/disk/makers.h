@@ -27,6 +27,9 @@ inline constexpr size_t kMostMakers = 16;
 /// Notes a user, before a change. Nothing for the owner. An error of a disk that has no room for the mark: the change
 /// must not be made. A disk that keeps no marks is none; whoever may write to a file there may have (makers_of()).
 [[nodiscard]] Result<void> note_maker(int file, uid_t user);
+/// Notes the owner of a file that is about to have another one. The superuser is none that counts: who restores a copy
+/// gives it to its owner.
+[[nodiscard]] Result<void> note_owner(int file);
 /// Notes who may have written to the pages of a shared mapping, since the kernel does not tell who has: whom the mode
 /// lets, of `group`, or of all users.
 [[nodiscard]] Result<void> note_writers(int file, mode_t mode, gid_t group);

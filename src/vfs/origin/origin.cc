@@ -133,6 +133,7 @@ Result<void> Origin::note_open(const std::string& place, const std::string& path
   if (!status || (!directory && !S_ISREG(status->st_mode))) return {};
   if (directory && !tree_.has_something(path)) return {};  // nothing there can have been mapped
   INDUCTORFS_TRY_ASSIGN(const auto file, directory ? disk_.open_directory(place) : disk_.open_file(place, false));
+  if (all && !directory) INDUCTORFS_TRY(note_owner(file.get()));
   if (all) return vfs::note_open(file.get(), S_IWOTH | S_IXOTH);
   const mode_t own = status->st_mode & (directory ? kMayReach : kMayWrite);
   // Who reaches a file that nobody else may write to does not matter.

@@ -22,6 +22,9 @@ namespace inductorfs {
 namespace {
 
 constexpr uint64_t kTableLimit = 64ULL << 20;
+/// Of two paths of PATH_MAX, each byte of which may be written as four. Nobody reaches a mount by a longer one, and any
+/// user makes such lines: by a directory above a mount of his that he moves far down.
+constexpr size_t kLineLimit = 40ULL << 10;
 constexpr uint64_t kFdInfoLimit = 64ULL << 10;
 constexpr size_t kFieldsBeforeOptional = 6;
 
@@ -60,14 +63,30 @@ Guarded<Fd>& given_table() {
   return *table;
 }
 
+/// The lines that are not too long, of all of them: who hides one hides no other.
 std::string read_from_start(const Fd& file) {
   std::string text;
-  std::array<char, 16384> piece{};
+  std::string line;
+  bool is_long = false;
+  off_t at = 0;
+  std::array<char, 65536> piece{};
   while (text.size() < kTableLimit) {
-    const ssize_t got = ::pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(text.size()));
+    const ssize_t got = ::pread(file.get(), piece.data(), piece.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
-    text.append(piece.data(), static_cast<size_t>(got));
+    at += got;
+    std::string_view rest(piece.data(), static_cast<size_t>(got));
+    while (!rest.empty()) {
+      const size_t end = rest.find('\n');
+      const std::string_view part = rest.substr(0, end);
+      is_long = is_long || line.size() + part.size() > kLineLimit;
+      if (!is_long) line.append(part);
+      if (end == std::string_view::npos) break;
+      if (!is_long) text.append(line).push_back('\n');
+      line.clear();
+      is_long = false;
+      rest.remove_prefix(end + 1);
+    }
   }
   return text;
 }
@@ -98,7 +117,8 @@ std::vector<MountEntry> read_mount_table() {
   const auto text =
       given_table().with([](const Fd& given) { return given ? std::optional(read_from_start(given)) : std::nullopt; });
   if (text) return parse_mount_table(*text);
-  return read_mounts_of("/proc", "self", kTableLimit).value_or(std::vector<MountEntry>());
+  const auto own = open_at(AT_FDCWD, "/proc/self/mountinfo", O_RDONLY);
+  return own ? parse_mount_table(read_from_start(*own)) : std::vector<MountEntry>();
 }
 
 Result<std::vector<MountEntry>> read_mounts_of(const std::string& proc, const std::string& process, uint64_t limit) {

@@ -46,9 +46,9 @@ constexpr const char* kBindsLock = "binds.lock";
 constexpr int kMostLayers = 16;
 /// A bind mount whose directory is being renamed is looked for again.
 constexpr int kMostLooks = 16;
-/// Of one mount, for all users, and of one user where a directory on the way was renamed.
+/// Of one mount, for all users, and of one user, who has three if he renames no directory on the way to one.
 constexpr int kMostBinds = 1024;
-constexpr int kMostElsewhere = 8;
+constexpr int kMostOfOne = 8;
 
 /// Binds are root's, so the daemon that made one has its socket in root's directory, whoever asks.
 std::string directory_of_binders() {
@@ -139,18 +139,15 @@ Result<Place> open_users_place(const BindId& mount, const config::Also& also, ui
   return fail(ErrorCode::kBusy, also.path + " has too many mounts on it");
 }
 
-/// A user who renames the directories of places and asks again gets no end of them.
-Result<void> check_few_elsewhere(const BindId& mount, const std::string& torch, uid_t uid) {
+/// A user who renames the directories of places and asks again gets no end of them. Whose one is says the directory of
+/// the mount that it shows (`root`): what a user renames on the way to it does not change that.
+Result<void> check_few(const BindId& mount, const std::string& root) {
   int all = 0;
-  int elsewhere = 0;
+  int own = 0;
   for (const MountEntry& entry : read_mount_table()) {
     if (!entry.is_ours() || entry.device != mount.device || entry.root == "/") continue;
     if (++all > kMostBinds) return fail(ErrorCode::kOverQuota, "the mount is shown at too many places");
-    if (config::is_at_or_below(entry.mount_point, torch)) continue;
-    const Result<Step> at = open_path(entry.mount_point);
-    struct stat found {};
-    const bool is_others = at && at->mount == entry.id && ::fstat(at->fd.get(), &found) == 0 && found.st_uid != uid;
-    if (!is_others && ++elsewhere > kMostElsewhere) {
+    if (entry.root.starts_with("/" + root + "/") && ++own > kMostOfOne) {
       return fail(ErrorCode::kOverQuota, "too many places were renamed since the mount began: mount again");
     }
   }
@@ -289,7 +286,7 @@ std::vector<std::string> AlsoPlaces::show(const BindId& mount) const {
 
 std::vector<std::string> AlsoPlaces::show_to(const BindId& mount, const config::User& user, const std::string& root,
                                              const std::string& torch) const {
-  const Result<void> few = check_few_elsewhere(mount, torch, user.uid);
+  const Result<void> few = check_few(mount, root);
   std::vector<std::string> states;
   for (config::Also also : config::default_places(torch)) {
     const auto is_there = [&](const config::Also& given) { return given.path == also.path; };

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/base/mount_table.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <string>
+
+#include "inductorfs/base/fd.h"
 
 namespace inductorfs {
 namespace {
@@ -29,6 +35,16 @@ TEST(MountTable, ReadsEachWholeLine) {
   EXPECT_EQ(table[2].super_options, "rw,user_id=1000,group_id=1000");
   EXPECT_EQ(table[4].root, "/precompiled_headers");
   EXPECT_EQ(table[4].source, "");
+}
+
+TEST(MountTable, SkipsALineThatIsTooLongAndNoOther) {
+  const std::string far = "41 27 0:37 / /mnt/" + std::string(200'000, 'x') + " rw - fuse.inductorfs far rw\n";
+  const Fd file(::memfd_create("table", 0));
+  ASSERT_TRUE(write_full(file.get(), std::string(kTable) + far + kTable).has_value());
+  use_mount_table(Fd(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0)));
+  const auto table = read_mount_table();
+  use_mount_table(Fd());
+  EXPECT_EQ(table.size(), 10U);
 }
 
 TEST(MountTable, KnowsOurs) {

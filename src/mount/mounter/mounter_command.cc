@@ -229,7 +229,12 @@ Result<Json> HostMounts::show_to(const std::string& user) {
   for (const uid_t uid : number ? std::vector<uid_t>{*number} : also_.users(own)) {
     if (uid == 0) continue;
     const config::User known = config::user_by_id(uid);
-    const std::string root = known.name.empty() ? std::to_string(uid) : known.name;
+    // Its group would be this process's.
+    if (known.name.empty()) {
+      if (number) failed.push_back("the user " + user + " has no name on this host");
+      continue;
+    }
+    const std::string& root = known.name;
     const std::string torch = task_.users_in + "/" + config::torch_directory_name(known);
     for (const std::string& state : also_.show_to(own, known, root, torch)) {
       if (number && state.starts_with(places::kPlaceFailed))

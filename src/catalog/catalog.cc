@@ -223,8 +223,11 @@ void CatalogImpl::forget_hidden(std::string_view root) {
 }
 
 Absence CatalogImpl::why_absent(const layout::Name& name) const {
-  if (parts_->frozen) return Absence::kFrozen;
-  const Absence why = parts_->tree.read([&](const EntryTree& tree) { return tree.why_absent(name); });
+  const bool frozen = parts_->frozen;
+  const Absence why = parts_->tree.read([&](const EntryTree& tree) {
+    const bool has_it = frozen && (tree.find(name) || tree.has_directory(name));
+    return has_it ? Absence::kFrozen : tree.why_absent(name);
+  });
   return why == Absence::kNever && !tail_.synced() ? Absence::kUnread : why;
 }
 

@@ -220,7 +220,7 @@ void Tail::failed(Followed& scope, const Error& error) {
   scope.failing = scope.stale = true;
   scope.due = std::chrono::steady_clock::now() + pause_after(error, scope.backoff);
   scope.is_away = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
-  if (!scope.is_away) state_.with([&](State& state) { state.unread[scope.id] = error.to_string(); });
+  if (!scope.is_away) state_.with([&](State& state) { state.unread[scope.id] = error.text(); });
   if (!parts_.stopping) {
     log::write_limited(log::Level::kWarning, "catalog.read_failed",
                        {{"scope", scope.id}, {"error", error.to_string()}});

@@ -249,18 +249,23 @@ std::string comparison_text(const Json& report) {
   return text;
 }
 
-Json nearest_report(const std::string& text, const std::vector<remote::ScopeInformation>& others) {
+bool have_same_facets(std::string_view one, std::string_view other) {
   const auto names = [](std::string_view scope) {
     std::vector<std::string> list;
-    for (const auto& [name, lines] : layout::parse_scope_text(scope).facets) list.emplace_back(name);
+    for (const auto& [name, lines] : layout::parse_scope_text(scope).facets) {
+      if (name != to_string(Facet::kTrust)) list.emplace_back(name);
+    }
     return list;
   };
-  const std::vector<std::string> ours = names(text);
+  return names(one) == names(other);
+}
+
+Json nearest_report(const std::string& text, const std::vector<remote::ScopeInformation>& others) {
   uint64_t count = 0;
   const remote::ScopeInformation* nearest = nullptr;
   std::vector<layout::Difference> least;
   for (const remote::ScopeInformation& other : others) {
-    if (other.text == text || names(other.text) != ours) continue;
+    if (other.text == text || !have_same_facets(other.text, text)) continue;
     ++count;
     std::vector<layout::Difference> differences = layout::compare_scopes(text, other.text);
     if (nearest != nullptr && differences.size() >= least.size()) continue;

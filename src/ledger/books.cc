@@ -2,6 +2,7 @@
 #include "books.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <utility>
 
@@ -201,13 +202,25 @@ void Books::enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs:
 
 void Books::enter_miss(JobAccount& job, Miss miss) {
   const bool by_settings = miss.family == layout::Family::kVllmModel || miss.family == layout::Family::kVllmIndex;
-  size_t& asked = job.asked[{miss.family, miss.why}];
-  if (miss.why != UseKind::kRefused && asked < (by_settings ? kAskedOfSettings : kAskedAlike)) {
-    ++asked;
-    questions_.push_back({job.number, miss.path, miss.place, miss.why});
+  const uint64_t count = ++job.missed[{miss.family, miss.why}];
+  const bool is_power = std::has_single_bit(count) && std::countr_zero(count) % 2 == 0;
+  const bool is_asked = count <= (by_settings ? kAskedOfSettings : kAskedAlike) || is_power;
+  if (miss.why != UseKind::kRefused && is_asked) {
+    questions_.push_back({job.number, miss.path, miss.place, miss.family, miss.why});
   }
   if (job.misses.size() >= Ledger::kMissesOfJob) job.misses.pop_front();
   job.misses.push_back(std::move(miss));
+}
+
+void Books::ask_again(uint64_t number) {
+  const auto job = jobs_.find(number);
+  if (job == jobs_.end()) return;
+  std::set<JobAccount::Alike> asked;
+  for (const Miss& miss : job->second.misses) {
+    const JobAccount::Alike alike{miss.family, miss.why};
+    if (!miss.word.empty() || miss.why == UseKind::kRefused || job->second.found_out.contains(alike)) continue;
+    if (asked.insert(alike).second) questions_.push_back({number, miss.path, miss.place, miss.family, miss.why});
+  }
 }
 
 Miss* JobAccount::miss_at(const std::string& path) {
@@ -215,12 +228,18 @@ Miss* JobAccount::miss_at(const std::string& path) {
   return found == misses.rend() ? nullptr : &*found;
 }
 
-void Books::note_explained(const MissQuestion& question, std::string explained) {
+void Books::note_explained(const MissQuestion& question, const std::string& reason, std::string explained) {
   const auto job = jobs_.find(question.job);
-  Miss* const miss = job == jobs_.end() ? nullptr : job->second.miss_at(question.path);
-  if (miss == nullptr) return;
-  miss->explained = std::move(explained);
+  if (job == jobs_.end()) return;
   job->second.is_changed = true;
+  if (Miss* const miss = job->second.miss_at(question.path)) miss->explained = explained;
+  size_t known = 0;
+  for (const auto& [alike, reasons] : job->second.found_out) known += reasons.size();
+  auto& reasons = job->second.found_out[{question.family, question.why}];
+  if (!reasons.contains(reason) && known >= kMostReasons) return;
+  JobAccount::Found& found = reasons[reason];
+  ++found.count;
+  found.explained = std::move(explained);
 }
 
 void Books::enter_fetch(JobAccount& job, layout::Family family, const vfs::UseNotice& notice) {

@@ -90,8 +90,14 @@ struct JobAccount {
     bool published = false;
     std::chrono::nanoseconds saved{0};  ///< the least of those whose candidates were opened
   };
-  std::map<std::pair<layout::Family, vfs::UseKind>, size_t>
-      asked;  ///< the misses of a kind that questions were made of
+  /// Misses that look alike.
+  using Alike = std::pair<layout::Family, vfs::UseKind>;
+  struct Found {
+    uint64_t count = 0;     ///< of the misses that were asked about
+    std::string explained;  ///< of the last one
+  };
+  std::map<Alike, uint64_t> missed;                         ///< since this worker began
+  std::map<Alike, std::map<std::string, Found>> found_out;  ///< by reason
   std::set<ProcessId> living;
   std::map<uint64_t, Key> keys;  ///< by the hash of AskedKey::key; emptied when the job has been over for long
   SteadyTime dead_since{};
@@ -136,7 +142,9 @@ class Books {
   /// Returns what is to be found out of the misses that were entered since the last call.
   [[nodiscard]] std::vector<MissQuestion> take_questions() { return std::exchange(questions_, {}); }
   /// Ledger::note_explained()
-  void note_explained(const MissQuestion& question, std::string explained);
+  void note_explained(const MissQuestion& question, const std::string& reason, std::string explained);
+  /// Ledger::ask_again()
+  void ask_again(uint64_t job);
   /// Ends the jobs none of whose processes lives, and returns them; they stay as they are until the next change.
   [[nodiscard]] std::vector<const JobAccount*> close_ended(const std::function<bool(const ProcessId&)>& lives);
 
@@ -159,9 +167,10 @@ class Books {
   static constexpr size_t kMostPids = 64;    ///< by which people find a job
   static constexpr size_t kMostKeys = 4096;  ///< further ones count at each use
   static constexpr size_t kMostValues = 8;   ///< of a variable, and environments
-  /// Of misses of one family for one reason, so many are asked about: the others are alike. Not so those that vLLM
-  /// names by its settings.
+  /// Of misses of one family for one reason the first two are asked about, and then every fourth power: most are alike.
+  /// Of those that vLLM names by its settings more.
   static constexpr size_t kAskedAlike = 2;
+  static constexpr size_t kMostReasons = 32;  ///< of a job, each with what was found out
   static constexpr size_t kAskedOfSettings = 10;
   static constexpr size_t kValueLimit = 64;  ///< bytes of a variable that are kept
   /// How long after its end what a job made may still be published for it.

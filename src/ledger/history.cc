@@ -21,15 +21,17 @@ namespace inductorfs::ledger {
 namespace {
 
 constexpr uint64_t kTotalsLimit = uint64_t{64} << 20;
+constexpr uint64_t kMostNumber = uint64_t{1} << 53;
 constexpr mode_t kMode = 0600;
 constexpr mode_t kDirectoryMode = 0700;
 constexpr const char* kTotals = "totals";
 
-/// 0 for a name that is no number.
+/// 0 for a name that is no number, or one that no job of ours has.
 uint64_t number_of(const std::string& name) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() && std::to_string(number) == name ? number : 0;
+  const bool is_one = error == std::errc() && end == name.data() + name.size() && std::to_string(number) == name;
+  return is_one && number <= kMostNumber ? number : 0;
 }
 
 }  // namespace

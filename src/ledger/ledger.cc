@@ -31,6 +31,13 @@ bool may_see(const JobAccount& job, std::optional<uid_t> user) {
   return !user || (job.name.user == *user && job.name.kind != "hidden");
 }
 
+/// 0: the last one that missed something.
+auto chosen(const std::vector<const JobAccount*>& all, uint64_t number, std::optional<uid_t> user) {
+  return std::find_if(all.begin(), all.end(), [&](const JobAccount* job) {
+    return may_see(*job, user) && (number == 0 ? !job->misses.empty() : job->number == number);
+  });
+}
+
 void log_ended(const JobAccount& job) {
   const FamilyTally sum = sum_of(job.tally);
   const auto seconds = [](std::chrono::nanoseconds span) { return std::chrono::duration<double>(span).count(); };
@@ -111,6 +118,28 @@ bool Ledger::settle(Deadline deadline) {
   return queue_.wait_until(deadline.at(), is_entered, is_entered);
 }
 
+void Ledger::pass_questions_on() {
+  std::vector<MissQuestion> asked = books_->with([](Books& books) { return books.take_questions(); });
+  if (!asked.empty()) {
+    questions_.notify_with([&asked](Questions& questions) {
+      for (MissQuestion& one : asked) {
+        if (questions.stopped || questions.open.size() >= kMostQuestions) return;
+        questions.open.push_back(std::move(one));
+        ++questions.asked;
+      }
+    });
+  }
+}
+
+void Ledger::ask_again(uint64_t number, std::optional<uid_t> user) {
+  books_->with([&](Books& books) {
+    const std::vector<const JobAccount*> all = books.jobs();
+    const auto found = chosen(all, number, user);
+    if (found != all.end()) books.ask_again((*found)->number);
+  });
+  pass_questions_on();
+}
+
 std::vector<MissQuestion> Ledger::await_questions() {
   const auto has_some = [](const Questions& questions) { return questions.stopped || !questions.open.empty(); };
   return questions_.wait_until(SteadyTime::max(), has_some, [](Questions& questions) {
@@ -126,9 +155,9 @@ void Ledger::note_explained(const MissQuestion& question, const Json& explained)
     shorter.erase("nearest");
     text = config::to_line(shorter);
   }
-  if (text.size() <= kMostBytes) {
-    books_->with([&](Books& books) { books.note_explained(question, std::move(text)); });
-  }
+  if (text.size() > kMostBytes) text = "{}";
+  const std::string reason = config::text_at(explained, "reason");
+  books_->with([&](Books& books) { books.note_explained(question, reason, std::move(text)); });
   questions_.notify_with([&](Questions& questions) {
     ++questions.explained;
     if (config::text_at(explained, "reason") == kUnexplained) ++questions.unexplained;
@@ -198,16 +227,7 @@ void Ledger::enter(const std::vector<vfs::UseNotice>& notices, const std::vector
     if (starts_) starts_->enter(notice, job);
     books_->with([&](Books& books) { books.enter(notice, job, compiled_in); });
   }
-  std::vector<MissQuestion> asked = books_->with([](Books& books) { return books.take_questions(); });
-  if (!asked.empty()) {
-    questions_.notify_with([&asked](Questions& questions) {
-      for (MissQuestion& one : asked) {
-        if (questions.stopped || questions.open.size() >= kMostQuestions) return;
-        questions.open.push_back(std::move(one));
-        ++questions.asked;
-      }
-    });
-  }
+  pass_questions_on();
   for (const std::string& path : published) {
     books_->with([&path](Books& books) { books.enter_published(path); });
   }
@@ -264,9 +284,7 @@ Json Ledger::jobs(std::optional<uid_t> user) const {
 Json Ledger::misses(uint64_t number, std::optional<uid_t> user) const {
   return books_->with([&](const Books& books) {
     const std::vector<const JobAccount*> all = books.jobs();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const JobAccount* job) {
-      return may_see(*job, user) && (number == 0 ? !job->misses.empty() : job->number == number);
-    });
+    const auto found = chosen(all, number, user);
     if (found == all.end()) return Json::object();
     std::vector<const JobAccount*> others;
     std::copy_if(all.begin(), all.end(), std::back_inserter(others),

@@ -124,12 +124,33 @@ Json parsed(std::string_view text) {
   return record.is_object() && record.at(kVersionName) == kVersion ? record : Json();
 }
 
+Json record_of(const std::map<JobAccount::Alike, std::map<std::string, JobAccount::Found>>& all) {
+  Json records = Json::array();
+  for (const auto& [alike, reasons] : all) {
+    for (const auto& [reason, found] : reasons) {
+      records.push_back(Json::array(
+          {layout::rule_of(alike.first).name, word_of(alike.second), reason, found.count, found.explained}));
+    }
+  }
+  return records;
+}
+
+void read_found(const Json& records, JobAccount& job) {
+  for (const Json& one : records) {
+    const auto why = use_named(one.at(1).get<std::string>());
+    if (!why) continue;
+    job.found_out[{family_named(one.at(0).get<std::string>()), *why}][one.at(2).get<std::string>()] = {
+        one.at(3).get<uint64_t>(), one.at(4).get<std::string>()};
+  }
+}
+
 void read_figures(const Json& record, JobAccount& job) {
   job.saved = nanoseconds(record.at("saved_ns").get<int64_t>());
   job.slowest = {record.at("slowest").at("path").get<std::string>(),
                  nanoseconds(record.at("slowest").at("waited_ns").get<int64_t>())};
   job.tally = tally_from(record.at("tally"));
   for (const Json& one : record.at("misses")) job.misses.push_back(miss_from(one));
+  read_found(record.at("found_out"), job);
   record.at("environments").get_to(job.environments);
   record.at("variables").get_to(job.variables);
   for (const Json& one : record.at("living")) job.living.insert({one.at(0).get<pid_t>(), one.at(1).get<uint64_t>()});
@@ -157,6 +178,7 @@ Json record_without_misses(const JobAccount& job) {
           {"saved_ns", job.saved.count()},
           {"slowest", {{"path", job.slowest.path}, {"waited_ns", job.slowest.waited.count()}}},
           {"tally", record_of(job.tally)},
+          {"found_out", record_of(job.found_out)},
           {"environments", job.environments},
           {"variables", job.variables},
           {"living", std::move(living)},

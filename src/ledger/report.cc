@@ -170,6 +170,8 @@ std::string_view word_of(vfs::UseKind use) {
       return "late";
     case vfs::UseKind::kAway:
       return "away";
+    case vfs::UseKind::kUnread:
+      return "unread";
     case vfs::UseKind::kNoRoom:
       return "no_room";
     case vfs::UseKind::kUnfit:

@@ -20,28 +20,19 @@ namespace {
 struct Reason {
   uint64_t count = 0;
   std::set<std::string> families;
+  uint64_t asked = 0;  ///< of these misses: those that were asked about
   Json explained = Json::object();
 };
 using Reasons = std::map<std::string, Reason>;
 
-/// What was found out of the misses of one family that look alike, by the reason.
-std::map<std::string, Json> found_out(const JobAccount& job, layout::Family family, vfs::UseKind why) {
-  std::map<std::string, Json> reasons;
-  for (const Miss& miss : job.misses) {
-    if (miss.family != family || miss.why != why || !miss.word.empty() || miss.explained.empty()) continue;
-    Json explained = config::from_text(miss.explained);
-    const std::string reason = config::text_at(explained, "reason");
-    if (!reason.empty()) reasons[reason] = std::move(explained);
-  }
-  return reasons;
-}
-
-void add(Reasons& reasons, const std::string& reason, layout::Family family, uint64_t count, const Json& explained) {
+void add(Reasons& reasons, const std::string& reason, layout::Family family, uint64_t count, uint64_t asked,
+         const std::string& explained) {
   if (count == 0) return;
   Reason& one = reasons[reason];
   one.count += count;
+  one.asked += std::min(asked, count);
   one.families.emplace(layout::rule_of(family).name);
-  if (!explained.empty()) one.explained = explained;
+  if (!explained.empty()) one.explained = config::from_text(explained);
 }
 
 }  // namespace
@@ -50,14 +41,18 @@ Json reasons_report(const JobAccount& job) {
   Reasons reasons;
   for (const auto& [family, tally] : job.tally.families) {
     for (const auto& [why, count] : tally.missed) {
-      const auto found = found_out(job, family, why);
-      const bool is_one = found.size() == 1;
-      const uint64_t asked = is_one ? count : std::min<uint64_t>(count, found.size());
-      for (const auto& [reason, explained] : found) add(reasons, reason, family, is_one ? count : 1, explained);
-      add(reasons, std::string(word_of(why)), family, count - asked, {});
+      const auto known = job.found_out.find({family, why});
+      const auto& found = known == job.found_out.end() ? std::map<std::string, JobAccount::Found>{} : known->second;
+      uint64_t left = count;
+      for (const auto& [reason, one] : found) {
+        const uint64_t part = found.size() == 1 ? count : std::min(left, one.count);
+        add(reasons, reason, family, part, one.count, one.explained);
+        left -= part;
+      }
+      add(reasons, std::string(word_of(why)), family, left, 0, {});
     }
-    for (const auto& [word, count] : tally.missed_otherwise) add(reasons, word, family, count, {});
-    add(reasons, std::string(word_of(vfs::UseKind::kRefused)), family, tally.refused, {});
+    for (const auto& [word, count] : tally.missed_otherwise) add(reasons, word, family, count, 0, {});
+    add(reasons, std::string(word_of(vfs::UseKind::kRefused)), family, tally.refused, tally.refused, {});
   }
   std::vector<std::pair<std::string, Reason>> sorted(reasons.begin(), reasons.end());
   std::ranges::stable_sort(sorted,
@@ -66,6 +61,7 @@ Json reasons_report(const JobAccount& job) {
   for (const auto& [reason, one] : sorted) {
     report.push_back({{"reason", reason},
                       {"count", one.count},
+                      {"asked", one.asked},
                       {"families", one.families},
                       {"text", config::text_at(one.explained, "text")},
                       {"nearest", config::part_of(one.explained, "nearest")}});

@@ -76,8 +76,8 @@ Result<std::string> Answers::explain(const std::string& path, const control::Pee
   const std::string above = path.substr(0, path.rfind('/'));
   const std::string& key = layout::is_candidate_directory(above) ? above : path;
   if (!explanation.visible && layout::key_asked_by(key)) {
-    const ledger::MissQuestion miss{0, key, key, explanation.absent};
-    return explanation_json(explanation, explain_miss(miss, from_.layers, orders_, deadline));
+    const ledger::MissQuestion miss{0, key, key, layout::Family::kOther, explanation.absent};
+    return explanation_json(explanation, explain_miss(miss, from_.layers, cluster_, deadline));
   }
   Json verdict = {{"text", (explanation.visible ? "shown here: " : "nothing is shown here: ") + explanation.why}};
   if (!explanation.scope_text.empty()) {
@@ -86,7 +86,7 @@ Result<std::string> Answers::explain(const std::string& path, const control::Pee
     verdict["nearest"] = scopes ? host::nearest_report(explanation.scope_text, *scopes)
                                 : Json{{"why_none", "the cluster's scopes cannot be listed: " + scopes.error().what()}};
   }
-  return explanation_json(explanation, verdict, orders_.why_frozen());
+  return explanation_json(explanation, verdict, cluster_.why_frozen());
 }
 
 Result<std::string> Answers::ask_cluster(const std::string& request, const std::function<bool()>& cancelled) {
@@ -117,6 +117,7 @@ std::string Answers::jobs(std::optional<uid_t> user) {
 
 std::string Answers::misses(uint64_t job, std::optional<uid_t> user) {
   ledger::Ledger& account = settled_account(from_.layers);
+  account.ask_again(job, user);
   (void)account.settle_questions(Deadline::after(kExplainPatience));
   Json report = account.misses(job, user);
   compare_hashes(report, from_.layers);

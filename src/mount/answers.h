@@ -42,8 +42,8 @@ class Answers final : public control::MountControl {
     std::function<std::map<uint32_t, size_t>()> requests_by_user;  ///< of fuse::Session
     std::function<void()> end;                                     ///< has the main thread end the mount
   };
-  Answers(Sources sources, OrdersHeard orders)
-      : from_(std::move(sources)), orders_(std::move(orders)), warmer_(from_.settings, from_.layers) {}
+  Answers(Sources sources, ClusterState cluster)
+      : from_(std::move(sources)), cluster_(std::move(cluster)), warmer_(from_.settings, from_.layers) {}
 
   /// Ends the waits of those who have asked, and of those who ask from now on: the mount ends.
   void end_waits();
@@ -74,7 +74,7 @@ class Answers final : public control::MountControl {
   [[nodiscard]] std::function<bool()> or_ending(const std::function<bool()>& cancelled) const;
 
   const Sources from_;
-  const OrdersHeard orders_;
+  const ClusterState cluster_;
   Warmer warmer_;
   Guarded<bool> ending_{false};
   std::atomic<bool> unmounted_{false};

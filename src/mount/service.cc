@@ -125,12 +125,12 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
       heartbeat_(settings_, *layers_),
       host_watch_(watch_options(settings, noted, *layers_, examiner_of_watch()), host_hooks(),
                   layers_->host->state()->facts, layers_->counters),
-      explainer_(*layers_, orders_heard()),
+      explainer_(*layers_, cluster_state()),
       answers_({settings_, *layers_, supervision_, mounter_, store_watch_, watch_, heartbeat_, host_watch_,
                 [this] { return note_.with([](const Note& one) { return one.also; }); },
                 [this] { return note_.with([](const Note& one) { return one.left_over; }); },
                 [this] { return session_->requests_by_user(); }, [this] { ended_.raise(); }},
-               orders_heard()) {
+               cluster_state()) {
   note_.with([&](Note& known) {
     if (noted) known = std::move(*noted);
     known.facts = layers_->host->state()->facts;
@@ -138,9 +138,10 @@ Service::Service(const config::Settings& settings, std::unique_ptr<Layers> layer
   layers_->host->on_new_scopes([this] { host_watch_.announce_now(); });
 }
 
-OrdersHeard Service::orders_heard() const {
-  return {[this] { return heartbeat_.why_frozen(); },
-          [this](const std::string& path) { return heartbeat_.purged(path); }};
+ClusterState Service::cluster_state() const {
+  return {!settings_.remote.empty(), [this] { return heartbeat_.why_frozen(); },
+          [this](const std::string& path, const std::string& scope) { return heartbeat_.purged(path, scope); },
+          [this] { return watch_.why_full(); }};
 }
 
 Result<void> Service::start() {
@@ -299,11 +300,13 @@ void Service::start_threads() {
   files.start(*session_);
   session_->start([this] { ended_.raise(); });
   layers_->catalog->set_damage_listener([this] { renew_catalog(); });
-  layers_->catalog->start([&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
-                          [&files, &ledger = *layers_->ledger](const catalog::PublishReport& report) {
-                            files.on_published(report);
-                            if (report.state == catalog::PublishState::kPublished) ledger.note_published(report.paths);
-                          });
+  layers_->catalog->start(
+      [&files](const std::vector<std::string>& paths) { files.on_catalog_change(paths); },
+      [&files, &ledger = *layers_->ledger, shares = !settings_.remote.empty()](const catalog::PublishReport& report) {
+        files.on_published(report);
+        const bool is_shared = shares && report.state == catalog::PublishState::kPublished;
+        if (is_shared) ledger.note_published(report.paths);
+      });
   threads_started_ = true;
 }
 

@@ -102,7 +102,7 @@ class Service {
   void find_own();
   void stop_threads();
   void note();
-  [[nodiscard]] OrdersHeard orders_heard() const;
+  [[nodiscard]] ClusterState cluster_state() const;
   void start_threads();
   void renew_catalog();
   void await_catalog();

@@ -276,14 +276,14 @@ TEST_F(BooksTest, WhatIsFoundAndMadeAgainWasRefused) {
 }
 
 TEST_F(BooksTest, AsksAboutSomeOfTheMissesThatLookAlike) {
-  for (int i = 0; i < 10; ++i) enter(UseKind::kNothing, code(i), job(1));
-  enter(UseKind::kFrozen, code(20), job(1));
+  for (int i = 0; i < 100; ++i) enter(UseKind::kNothing, code(i), job(1));
+  enter(UseKind::kFrozen, code(200), job(1));
   enter(UseKind::kNothing, graph_key('b'), job(1));
   const std::vector<MissQuestion> asked = books_.take_questions();
-  ASSERT_EQ(asked.size(), 4U);
+  ASSERT_EQ(asked.size(), 7U) << "the first two, 4, 16 and 64 of a hundred; one; and one";
   EXPECT_TRUE(books_.take_questions().empty());
   const auto explain = [&](size_t at, const char* reason) {
-    books_.note_explained(asked[at], config::to_line({{"reason", reason}, {"text", "because"}}));
+    books_.note_explained(asked[at], reason, config::to_line({{"reason", reason}, {"text", "because"}}));
   };
   const auto reasons = [&] {
     std::map<std::string, int> counts;
@@ -291,14 +291,28 @@ TEST_F(BooksTest, AsksAboutSomeOfTheMissesThatLookAlike) {
     return counts;
   };
   using Counts = std::map<std::string, int>;
-  EXPECT_EQ(reasons(), (Counts{{"nothing", 11}, {"frozen", 1}}));
+  EXPECT_EQ(reasons(), (Counts{{"nothing", 101}, {"frozen", 1}}));
   explain(0, "first");
-  EXPECT_EQ(reasons(), (Counts{{"first", 10}, {"nothing", 1}, {"frozen", 1}})) << "the others are alike";
+  EXPECT_EQ(reasons(), (Counts{{"first", 100}, {"nothing", 1}, {"frozen", 1}})) << "though its path is forgotten";
+  EXPECT_EQ(reasons_report(*books_.jobs().front()).at(0).at("asked"), 1);
   explain(1, "facts");
-  EXPECT_EQ(reasons(), (Counts{{"first", 1}, {"facts", 1}, {"nothing", 9}, {"frozen", 1}})) << "they are not";
-  explain(3, "facts");
-  EXPECT_EQ(reasons(), (Counts{{"first", 1}, {"facts", 2}, {"nothing", 8}, {"frozen", 1}}));
+  EXPECT_EQ(reasons(), (Counts{{"first", 1}, {"facts", 1}, {"nothing", 99}, {"frozen", 1}})) << "they are not alike";
+  explain(6, "facts");
+  EXPECT_EQ(reasons(), (Counts{{"first", 1}, {"facts", 2}, {"nothing", 98}, {"frozen", 1}}));
   EXPECT_EQ(reasons_report(*books_.jobs().front()).at(0).at("reason"), "nothing") << "the most frequent first";
+}
+
+TEST_F(BooksTest, AsksAgainAboutMissesOfWhichNothingWasFoundOut) {
+  for (int i = 0; i < 10; ++i) enter(UseKind::kNothing, code(i), job(1));
+  enter(UseKind::kFrozen, code(20), job(1));
+  const std::vector<MissQuestion> asked = books_.take_questions();
+  books_.note_explained(asked.back(), "frozen", "{}");
+  books_.ask_again(1);
+  const std::vector<MissQuestion> again = books_.take_questions();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again.front().why, UseKind::kNothing);
+  books_.ask_again(4711);
+  EXPECT_TRUE(books_.take_questions().empty());
 }
 
 }  // namespace

@@ -163,12 +163,48 @@ def test_a_job_is_found_by_number_pid_script_and_time(nodes):
     with Job(a, artefacts.code("one")) as job:
         one = job_of(a, job)
         pid = job.name.split()[1]
-        for how in (("--pid", pid), ("--script", one["command"]), ("--at", time.strftime("%Y-%m-%dT%H:%M", time.gmtime())),
+        for how in (("--pid", pid), ("--script", one["command"]), ("--script", f"{one['command']} {one['script']}"), ("--at", time.strftime("%Y-%m-%dT%H:%M", time.gmtime())),
                     ("--at", one["started"][11:16]), ("--job", str(one["number"])), ()):
             assert query(a, "why-miss", *how)["number"] == one["number"], how
     for how in (("--pid", "1"), ("--script", "no such script"), ("--at", "2001-01-01T00:00"), ("--job", "4711")):
         gone = a.cli("why-miss", a.cache, *how)
         assert gone.code == 1 and "inductorfs jobs lists them" in gone.err, gone.err
+
+
+    for how, told in ((("--at", "25:99"), "--at 25:99: give a time"), (("--at", "nonsense"), "give a time"), (("--at", "9:05"), "give a time"),
+                      (("--script", ""), "an empty text names no job")):
+        wrong = a.cli("why-miss", a.cache, *how)
+        assert wrong.code == 2 and told in wrong.err, (how, wrong)
+
+
+def test_a_mount_without_a_server_has_nothing_of_the_cluster(cluster):
+    node = cluster.node("local", start=False)
+    node.remote = None
+    node.start(*cluster.options())
+    with Job(node, artefacts.code("one"), make=True) as job:
+        node.sync()
+        assert reason_of(node, job) == "local"
+        assert job_of(node, job)["published"] == 0
+
+
+def test_many_misses_of_which_few_are_remembered_have_the_reason_of_all(cluster):
+    a, b = cluster.quick("a"), cluster.quick("b", facts={"torch": "another"})
+    names = [artefacts.write_atomic(a.cache, artefacts.code(str(number)), CODE).relative_to(a.cache) for number in range(100)]
+    a.sync()
+    with Job(b, *names) as job:
+        facts = explained(b, job)["facts"]
+        assert facts["count"] == 100 and 2 <= facts["asked"] < 10
+        assert "it compiled 100 of 100 keys, because other nodes have it under other facts (torch" in text(b, "why-miss")
+
+
+def test_a_purge_is_the_reason_after_an_upgrade_too(nodes):
+    a, _ = nodes
+    graph = artefacts.write_graph(a.cache, "key", "pickle" * 99).relative_to(a.cache)
+    a.sync()
+    assert a.cli("purge", "--family", "fxgraph", "--yes", a.cache).code == 0
+    assert a.cli("upgrade", a.cache).code == 0
+    with Job(a, graph.parent) as job:
+        assert reason_of(a, job) == "purged"
 
 
 def test_jobs_that_missed_nothing_are_named_behind_the_one_that_did(nodes):

@@ -11,7 +11,7 @@ from inductorfs_testing.fixtures import Cluster, lack
 from inductorfs_testing.processes import wait_until
 from inductorfs_testing.users_jobs import begin
 
-ALICE, BOB = 1000, 1001
+ALICE, BOB = 54321, 54322  # without a name on any host
 JOBS = places.WORKLOADS / "cpu_jobs.py"
 
 

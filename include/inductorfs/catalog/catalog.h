@@ -85,7 +85,7 @@ struct CatalogOptions {
 enum class Absence {
   kNever,    ///< the index has none, and has had none since this worker began
   kRemoved,  ///< the index has none, and had one
-  kFrozen,   ///< Catalog::freeze()
+  kFrozen,   ///< it has one, and Catalog::freeze() hides it
   kUnread,   ///< the index was not read to its end yet since its scopes are followed
   kDeleted,  ///< Catalog::hide()
   kLost,     ///< Catalog::report_lost()

@@ -29,6 +29,9 @@ namespace inductorfs::host {
 /// Reports [{"facet", "ours", "theirs"}]: the lines that only one of two scopes has.
 [[nodiscard]] config::Json differences_report(const std::vector<layout::Difference>& differences);
 
+/// Says whether two scopes (layout::Scope::text) have the same facets. That of trust does not count: a root that shares
+/// with all has none.
+[[nodiscard]] bool have_same_facets(std::string_view one, std::string_view other);
 /// Finds among `others` the scope with the same facets that differs in the fewest of them: {"scope", "family",
 /// "others", "differences"}, or {"why_none"}. `text` is the layout::Scope::text of the scope that is compared.
 [[nodiscard]] config::Json nearest_report(const std::string& text, const std::vector<remote::ScopeInformation>& others);

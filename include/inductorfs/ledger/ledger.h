@@ -31,6 +31,7 @@ struct MissQuestion {
   uint64_t job = 0;
   std::string path;   ///< as programs see it, relative to the mount
   std::string place;  ///< UseNotice::place
+  layout::Family family = layout::Family::kOther;
   vfs::UseKind why = vfs::UseKind::kNothing;
 };
 
@@ -93,6 +94,9 @@ class Ledger {
   [[nodiscard]] std::vector<MissQuestion> await_questions();
   /// Keeps what was found out with the miss: an object of JSON (explain_miss() in mount/misses.h has its members).
   void note_explained(const MissQuestion& question, const config::Json& explained);
+  /// Asks again about those misses of a job, chosen as by misses(), of whose kind nothing was found out: a worker may
+  /// have ended before.
+  void ask_again(uint64_t job, std::optional<uid_t> user);
   /// Waits until what await_questions() returned so far, and would return now, is explained.
   [[nodiscard]] bool settle_questions(Deadline deadline);
   void stop_asking();
@@ -125,6 +129,7 @@ class Ledger {
     uint64_t unexplained = 0;  ///< of these
     bool stopped = false;
   };
+  void pass_questions_on();
   void wake();
   void keep();
   void enter_all();

@@ -12,17 +12,20 @@
 /// and publishes by itself what it has missed.
 namespace inductorfs::mount {
 
-/// What operators have ordered for the cluster, as far as this mount has heard. Both are empty when there is nothing.
-struct OrdersHeard {
+/// What is known of the cluster apart from its artefacts. Each text is empty when there is nothing to say.
+struct ClusterState {
+  bool has_remote = false;
   std::function<std::string()> why_frozen;
-  std::function<std::string(const std::string& path)> purged;  ///< the last purge that selects this canonical path
+  /// The last purge that selects an artefact with this canonical path and scope, of those that this mount has heard.
+  std::function<std::string(const std::string& path, const std::string& scope)> purged;
+  std::function<std::string()> why_full;  ///< the server takes nothing more
 };
 
 /// Finds out why a miss was one: {"reason", "text", "nearest"}. "reason" is a word of docs/operations/jobs.md, "text"
 /// says it in one sentence with what to do, and "nearest" (host::nearest_report) is there where other nodes have the
 /// key under other facts. Asks the cluster for its scopes, and which of them have the key. Blocks until the deadline at
 /// most.
-[[nodiscard]] config::Json explain_miss(const ledger::MissQuestion& miss, Layers& layers, const OrdersHeard& orders,
+[[nodiscard]] config::Json explain_miss(const ledger::MissQuestion& miss, Layers& layers, const ClusterState& cluster,
                                         Deadline deadline);
 
 /// Adds to those misses of a report (ledger::Ledger::misses) that vLLM names by its settings the "other_hash" with the
@@ -34,7 +37,7 @@ void compare_hashes(config::Json& report, Layers& layers);
 /// Confined to the thread that starts and stops it.
 class MissExplainer {
  public:
-  MissExplainer(Layers& layers, OrdersHeard orders) : layers_(layers), orders_(std::move(orders)) {}
+  MissExplainer(Layers& layers, ClusterState cluster) : layers_(layers), cluster_(std::move(cluster)) {}
   ~MissExplainer() { stop(); }
   MissExplainer(const MissExplainer&) = delete;
   MissExplainer& operator=(const MissExplainer&) = delete;
@@ -45,7 +48,7 @@ class MissExplainer {
 
  private:
   Layers& layers_;
-  const OrdersHeard orders_;
+  const ClusterState cluster_;
   std::jthread thread_;
 };
 

@@ -46,6 +46,8 @@ class RemoteWatch {
   /// Ends the thread. Idempotent.
   void stop();
   [[nodiscard]] Knowledge knowledge() const;
+  /// Returns how full the server is that takes nothing more for it; empty when it takes something, as far as is known.
+  [[nodiscard]] std::string why_full() const;
   /// Returns one line for `systemctl status`: "serving, 1,234 entries; remote redis://... away since ...".
   [[nodiscard]] std::string summary() const;
 

@@ -87,7 +87,8 @@ enum class UseKind {
   kDeleted,  ///< the cluster has it, and a program has deleted it here
   kLost,     ///< the cluster named it, and had lost its bytes
   kLate,     ///< the bytes did not come in time
-  kAway,     ///< the server was not asked, for it did not answer before, or what it has was not read yet
+  kAway,     ///< the server was not asked, for it did not answer before
+  kUnread,   ///< what the cluster has was not read yet since the mount began, or since the environment is known
   kNoRoom,   ///< the local disk had no room for the bytes
   kUnfit,    ///< the cluster has it, and this host cannot use it
   kRefused,  ///< it was found, and the program did not take it and made it again. In no UseNotice

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/common/answer_text.h"
@@ -34,9 +35,15 @@ class SyncCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     const Milliseconds timeout = std::chrono::seconds(timeout_);
-    const auto status = ask_daemon_at(path_, control::status_request(), kQueryPatience, environment);
-    if (status) say_what_it_waits_for(config::from_text(*status));
-    const auto done = ask_daemon_at(path_, control::sync_request(timeout), timeout + kQueryPatience, environment);
+    const Milliseconds first = std::min(timeout, kUnsaid);
+    const SteadyTime begun = std::chrono::steady_clock::now();
+    auto done = ask_daemon_at(path_, control::sync_request(first), first + kQueryPatience, environment);
+    // An answer before its time is no matter of waiting: a freeze, a full disk.
+    const bool was_long = std::chrono::steady_clock::now() - begun >= first;
+    if (was_long && is_waiting(done) && timeout > first) {
+      say_what_it_waits_for(done.error(), timeout - first, environment);
+      done = ask_daemon_at(path_, control::sync_request(timeout - first), timeout + kQueryPatience, environment);
+    }
     if (!done) return fail_query(done.error(), json_);
     Json report = config::from_text(*done);
     if (!report.is_object()) report = Json::object();
@@ -50,12 +57,17 @@ class SyncCommand final : public Subcommand {
   }
 
  private:
-  /// At once: who waits for a minute in silence looks for the fault elsewhere.
-  void say_what_it_waits_for(const Json& status) const {
-    const std::string awaited = awaited_text(status);
-    if (awaited.empty() || timeout_ == 0) return;
-    (void)std::fprintf(stderr, "inductorfs: waits %lld s at most: %s\n", static_cast<long long>(timeout_),
-                       awaited.c_str());
+  /// Who waits for a minute in silence looks for the fault elsewhere.
+  static constexpr Milliseconds kUnsaid{2'000};
+
+  static bool is_waiting(const Result<std::string>& done) {
+    return !done && (done.error().code() == ErrorCode::kTimedOut || done.error().code() == ErrorCode::kUnavailable);
+  }
+  void say_what_it_waits_for(const Error& error, Milliseconds left, const config::Environment& environment) const {
+    const auto status = ask_daemon_at(path_, control::status_request(), kQueryPatience, environment);
+    const std::string awaited = status ? awaited_text(config::from_text(*status)) : std::string();
+    (void)std::fprintf(stderr, "inductorfs: waits for up to %lld s more: %s\n",
+                       static_cast<long long>(left.count() / 1000), (awaited.empty() ? error.text() : awaited).c_str());
   }
 
   std::string path_;

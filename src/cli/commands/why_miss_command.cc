@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/commands/query_command.h"
 #include "cli/common/answer_text.h"
@@ -35,7 +36,7 @@ constexpr std::array kReasons{
     Reason{"settings", "vLLM's settings differ from those of other pods"},
     Reason{"nothing", "nobody had published it for this environment"},
     Reason{"later", "another node published it a moment later"},
-    Reason{"purged", "an operator has purged it"},
+    Reason{"purged", "nobody has made it since an operator purged such artefacts"},
     Reason{"removed", "the cluster had it, and has it no more"},
     Reason{"private", "nothing is shared where it was looked for"},
     Reason{"frozen", "an operator has frozen the cluster"},
@@ -43,6 +44,8 @@ constexpr std::array kReasons{
     Reason{"lost", "the server had evicted or lost its bytes"},
     Reason{"late", "the bytes did not come in time, or the server went away meanwhile"},
     Reason{"away", "the server was away"},
+    Reason{"unread", "what the cluster has was not read yet"},
+    Reason{"local", "this mount has no --remote"},
     Reason{"full", "nobody could publish it: the server takes nothing"},
     Reason{"no_room", "the disk of --store had no room"},
     Reason{"unfit", "a check of this host refused it"},
@@ -99,7 +102,10 @@ std::string reasons_text(const Json& reasons) {
       families += (families.empty() ? "" : ", ") + config::plain_item(family);
     }
     const std::string found = text_at(reason, "text");
-    text += line(text.empty() ? "reasons" : "", keys_text(number_at(reason, "count")) + " (" + families + "): " +
+    const uint64_t count = number_at(reason, "count");
+    const uint64_t asked = number_at(reason, "asked");
+    if (asked > 0 && asked < count) families += "; " + std::to_string(asked) + " of them were looked into";
+    text += line(text.empty() ? "reasons" : "", keys_text(count) + " (" + families + "): " +
                                                     (found.empty() ? reason_text(text_at(reason, "reason")) : found));
     text += differences_text(part_of(reason, "nearest"), std::string(18, ' '));
   }
@@ -143,9 +149,20 @@ class WhyMissCommand final : public QueryCommand {
     words.add("--job", &job_, "number of the job, as `inductorfs jobs` has it; without it the last job that missed",
               "NUMBER");
     words.add("--pid", &pid_, "a process of the job", "PID").excludes = {"--job"};
-    words.add("--script", &script_, "the last job whose command has this text", "TEXT").excludes = {"--job", "--pid"};
-    words.add("--at", &at_, "a job that ran then: 21:05 of today, or 2026-11-30T21:05, in UTC", "TIME").excludes = {
-        "--job", "--pid"};
+    KnownWord& script = words.add("--script", &script_, "the last job whose command or script has this text", "TEXT");
+    script.excludes = {"--job", "--pid"};
+    script.given = &given_;
+    KnownWord& at = words.add("--at", &at_, "a job that ran then: 21:05 of today, or 2026-11-30T21:05, in UTC", "TIME");
+    at.excludes = {"--job", "--pid"};
+    at.given = &given_;
+  }
+  [[nodiscard]] Result<void> check() const override {
+    if (std::ranges::find(given_, std::string()) != given_.end()) {
+      return fail(ErrorCode::kInvalid, "an empty text names no job: leave the option out for the last one that missed");
+    }
+    if (at_.empty() || is_time(at_)) return {};
+    return fail(ErrorCode::kInvalid, "--at " + config::printable(at_) +
+                                         ": give a time of today, as 21:05, or one as 2026-11-30T21:05, in UTC");
   }
 
  protected:
@@ -171,12 +188,14 @@ class WhyMissCommand final : public QueryCommand {
   }
 
   [[nodiscard]] bool is_selected(const Json& job) const {
+    if (pid_ != 0 && text_at(job, "job") == "process " + std::to_string(pid_)) return true;
     if (pid_ != 0) {
       const Json& pids = part_of(job, "pids");
       return std::ranges::any_of(pids,
                                  [this](const Json& pid) { return pid.is_number() && pid.get<uint64_t>() == pid_; });
     }
-    if (text_at(job, "command").find(script_) == std::string::npos) return false;
+    const std::string program = text_at(job, "command") + " " + text_at(job, "script");
+    if (program.find(script_) == std::string::npos) return false;
     if (at_.empty()) return true;
     const std::string at =
         at_.find('T') == std::string::npos ? config::utc(std::time(nullptr)).substr(0, 11) + at_ : at_;
@@ -185,6 +204,18 @@ class WhyMissCommand final : public QueryCommand {
     return begin_of(text_at(job, "started")) <= at && (ended.empty() || begin_of(ended) >= at);
   }
 
+  /// Says whether it is 21:05, or 2026-11-30T21:05 with seconds and a Z or without.
+  [[nodiscard]] static bool is_time(const std::string& text) {
+    std::tm parts{};
+    for (const char* form : {"%H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"}) {
+      const char* const end = ::strptime(text.c_str(), form, &parts);
+      const bool is_padded = text.find(':') == (text.find('T') == std::string::npos ? 2 : text.find('T') + 3);
+      if (end != nullptr && *end == '\0' && is_padded) return true;
+    }
+    return false;
+  }
+
+  std::vector<std::string> given_;
   uint64_t job_ = 0;
   uint64_t pid_ = 0;
   std::string script_;

@@ -255,12 +255,12 @@ Json Heartbeat::status() const {
                        {"orders_not_read", state.not_heard}});
 }
 
-std::string Heartbeat::purged(const std::string& path) const {
+std::string Heartbeat::purged(const std::string& path, const std::string& scope) const {
   codec::Entry entry;
   entry.path = path;
   const auto purges = state_.with([](const State& state) { return state.purges; });
-  const auto found =
-      std::find_if(purges.rbegin(), purges.rend(), [&](const PurgeOrder& one) { return one.selection.fits(entry); });
+  const auto found = std::find_if(purges.rbegin(), purges.rend(),
+                                  [&](const PurgeOrder& one) { return one.selection.selects(scope, entry); });
   return found == purges.rend() ? std::string() : "purge of " + config::utc(found->id / 1'000);
 }
 

@@ -47,8 +47,9 @@ class Heartbeat {
   [[nodiscard]] config::Json status() const;
   /// frozen_text() of what is in force here; empty when nothing is.
   [[nodiscard]] std::string why_frozen() const;
-  /// Names the last purge, of those heard, that selects the artefact at this canonical path; empty when none does.
-  [[nodiscard]] std::string purged(const std::string& path) const;
+  /// Names the last purge, of those heard, that selects an artefact of this canonical path and scope; empty when none
+  /// does.
+  [[nodiscard]] std::string purged(const std::string& path, const std::string& scope) const;
   /// Returns the record as the next heartbeat sends it.
   [[nodiscard]] std::string record() const;
 

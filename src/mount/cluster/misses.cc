@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kMostExplained = 10;
 constexpr size_t kMostScopes = 1000;
 /// The scopes that are asked for a key; each has to be asked for itself.
-constexpr size_t kMostAsked = 16;
+constexpr size_t kMostAsked = 128;
 constexpr Milliseconds kPatience{2'000};
 /// How long the cluster's scopes are believed: a job misses many keys at once.
 constexpr Milliseconds kScopesKept{30'000};
@@ -53,7 +53,7 @@ std::string followed_by(const std::string& why) { return why.empty() ? std::stri
 /// What the cluster can say of misses. Confined to one thread.
 class Misses {
  public:
-  Misses(Layers& layers, const OrdersHeard& orders) : layers_(layers), orders_(orders) {}
+  Misses(Layers& layers, const ClusterState& cluster) : layers_(layers), cluster_(cluster) {}
 
   [[nodiscard]] Json explain(const ledger::MissQuestion& miss, Deadline deadline) {
     deadline_ = deadline;
@@ -66,7 +66,7 @@ class Misses {
         return because("private", "nothing is shared there" + followed_by(explained(place).why_private) +
                                       "; `inductorfs status` names what is not known");
       case UseKind::kFrozen:
-        return because("frozen", orders_.why_frozen() + "; lift it with inductorfs freeze --lift");
+        return because("frozen", cluster_.why_frozen() + "; lift it with inductorfs freeze --lift");
       case UseKind::kDeleted:
         return because("deleted",
                        "the cluster has it, and a program has deleted it in this directory (rm, fresh_cache(), caches "
@@ -76,9 +76,11 @@ class Misses {
         return because("unfit", "the cluster has it, and a check of this host refused it" +
                                     followed_by(layers_.catalog->why_unfit(layout::name_of(place))));
       case UseKind::kAway:
-        return because("away",
-                       "the server did not answer, so that what it has was not known: see \"remote\" in "
-                       "inductorfs status");
+        return explain_away();
+      case UseKind::kUnread:
+        return because("unread",
+                       "the mount, or this environment in it, had just begun, and what the cluster has was not read "
+                       "yet; the next job finds it");
       case UseKind::kNoRoom:
         return because("no_room",
                        "the cluster has it, and the disk of --store had no room: give it room, or lower "
@@ -105,6 +107,13 @@ class Misses {
     return layers_.file_system->inspection().explain(place);
   }
 
+  [[nodiscard]] Json explain_away() const {
+    const remote::Operators::Health health = layers_.remote.operators->health();
+    return because("away", "the server was not asked, for it did not answer" +
+                               (health.reachable ? " before" : followed_by(health.last_error)) +
+                               "; what it has is not known: see \"remote\" in inductorfs status");
+  }
+
   [[nodiscard]] Json explain_nothing(const ledger::MissQuestion& miss, const std::string& place) {
     const vfs::Explanation facts = explained(place);
     if (facts.scope_text.empty()) {
@@ -114,7 +123,10 @@ class Misses {
     if (facts.visible && !facts.origin.empty() && facts.origin != layers_.origin) {
       return because("later", "another node (" + facts.origin + ") published it a moment later");
     }
-    if (miss.why == UseKind::kRemoved) return explain_removed(content_at(facts.canonical));
+    if (!cluster_.has_remote) {
+      return because("local", "this mount has no --remote, so that it finds what was made in it alone");
+    }
+    if (miss.why == UseKind::kRemoved) return explain_removed(facts);
     const auto asked = layout::key_asked_by(artefact(miss.path));
     if (!asked || !learn_scopes()) {
       return because("away",
@@ -123,30 +135,38 @@ class Misses {
                          followed_by(trouble_));
     }
     const Scopes holders = holders_of(asked->key, facts.scope_text);
-    if (trouble_.empty() && holders.empty()) return explain_first();
+    if (trouble_.empty() && holders.empty()) return explain_first(facts);
     if (holders.empty()) return because("away", "whether others have it cannot be asked" + followed_by(trouble_));
     Json found = because("facts", "other nodes have this very key, made under other facts than count here");
     found["nearest"] = host::nearest_report(facts.scope_text, holders);
     return found;
   }
 
-  [[nodiscard]] Json explain_removed(const std::string& canonical) const {
-    const std::string purge = orders_.purged(canonical);
-    if (!purge.empty())
-      return because("purged", "an operator has purged it (" + purge + "), and nobody has made it since");
+  [[nodiscard]] Json explain_removed(const vfs::Explanation& facts) const {
+    if (const std::string purge = purge_of(facts); !purge.empty()) return because("purged", purge);
     return because("removed",
-                   "the cluster had it and has it no more: the server has evicted it, or it was found to be "
-                   "damaged, and nobody has made it since");
+                   "the cluster had it and has it no more: the server has evicted it, an operator has purged it by its "
+                   "digest, or it was found to be damaged, and nobody has made it since");
   }
 
-  [[nodiscard]] Json explain_first() const {
-    const auto refusal = layers_.writes->refusal();
-    if (!refusal.why.empty()) {
-      return because("full", "nobody has published it, and the server takes nothing" + followed_by(refusal.why));
+  /// What a mount that has begun since knows: it was there before, or it was not.
+  [[nodiscard]] std::string purge_of(const vfs::Explanation& facts) const {
+    const std::string purge = cluster_.purged(content_at(facts.canonical), facts.scope);
+    return purge.empty() ? purge
+                         : "an operator has purged such artefacts (" + purge + "), and nobody has made it since";
+  }
+
+  [[nodiscard]] Json explain_first(const vfs::Explanation& facts) const {
+    if (const std::string full = cluster_.why_full(); !full.empty()) {
+      return because("full", "nobody has published it, and the server takes nothing: " + full);
     }
+    if (const std::string purge = purge_of(facts); !purge.empty()) return because("purged", purge);
     return because("first",
-                   "nobody in this cluster has published this key, under whatever facts: it is a compile that "
-                   "nobody has done, or torch's key has something that differs");
+                   "nobody in this cluster has published this key, under whatever facts" +
+                       (left_out_ == 0 ? std::string()
+                                       : " (the " + std::to_string(kMostAsked) + " nearest were asked, and not " +
+                                             std::to_string(left_out_) + " others)") +
+                       ": it is a compile that nobody has done, or torch's key has something that differs");
   }
 
   bool learn_scopes() {
@@ -165,14 +185,14 @@ class Misses {
   /// The scopes of the same facets that have the key, those first that differ in the fewest.
   [[nodiscard]] Scopes holders_of(const std::string& key, const std::string& scope) {
     std::vector<std::pair<size_t, const remote::ScopeInformation*>> others;
-    const size_t facets = layout::parse_scope_text(scope).facets.size();
     for (const remote::ScopeInformation& other : scopes_) {
-      if (other.text == scope || layout::parse_scope_text(other.text).facets.size() != facets) continue;
+      if (other.text == scope || !host::have_same_facets(other.text, scope)) continue;
       others.emplace_back(layout::compare_scopes(scope, other.text).size(), &other);
     }
     std::stable_sort(others.begin(), others.end(),
                      [](const auto& one, const auto& two) { return one.first < two.first; });
-    if (others.size() > kMostAsked) others.resize(kMostAsked);
+    left_out_ = others.size() - std::min(others.size(), kMostAsked);
+    if (left_out_ > 0) others.resize(kMostAsked);
     std::vector<remote::ScopeId> ids;
     for (const auto& [differences, other] : others) ids.push_back(other->id);
     const Result<std::vector<remote::ScopeId>> found = layers_.remote.index->scopes_with(key, ids, deadline_);
@@ -185,11 +205,12 @@ class Misses {
   }
 
   Layers& layers_;
-  const OrdersHeard& orders_;
+  const ClusterState& cluster_;
   Deadline deadline_ = Deadline::after(kPatience);
   SteadyTime learned_{};  ///< when the scopes were listed
   Scopes scopes_;
   std::string trouble_;
+  size_t left_out_ = 0;  ///< scopes that holders_of() did not ask
 };
 
 /// vLLM's names are hashes of its settings, and it asks for them first: behind them come the misses of a whole compile.
@@ -200,8 +221,8 @@ bool is_named_by_settings(const Json& miss) {
 
 }  // namespace
 
-Json explain_miss(const ledger::MissQuestion& miss, Layers& layers, const OrdersHeard& orders, Deadline deadline) {
-  return Misses(layers, orders).explain(miss, deadline);
+Json explain_miss(const ledger::MissQuestion& miss, Layers& layers, const ClusterState& cluster, Deadline deadline) {
+  return Misses(layers, cluster).explain(miss, deadline);
 }
 
 void compare_hashes(Json& report, Layers& layers) {
@@ -228,7 +249,7 @@ void compare_hashes(Json& report, Layers& layers) {
 
 void MissExplainer::start() {
   thread_ = start_thread("misses", [this](const std::stop_token& stop) {
-    Misses misses(layers_, orders_);
+    Misses misses(layers_, cluster_);
     while (true) {
       const std::vector<ledger::MissQuestion> asked = layers_.ledger->await_questions();
       if (asked.empty()) return;

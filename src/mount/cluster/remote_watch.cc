@@ -9,6 +9,7 @@
 #include "inductorfs/base/log.h"
 #include "inductorfs/base/thread.h"
 #include "inductorfs/config/paths.h"
+#include "inductorfs/config/text.h"
 #include "inductorfs/mount/layers.h"
 #include "inductorfs/mount/process.h"
 
@@ -53,6 +54,15 @@ void RemoteWatch::stop() {
 
 RemoteWatch::Knowledge RemoteWatch::knowledge() const {
   return knowledge_.with([](const Knowledge& knowledge) { return knowledge; });
+}
+
+std::string RemoteWatch::why_full() const {
+  const std::string refusal = writes_->refusal().why;
+  if (refusal.find("memory") != std::string::npos) return refusal;
+  const auto facts = knowledge().facts;
+  const bool evicts = facts && facts->eviction_policy != "noeviction";
+  if (!facts || evicts || facts->memory_limit == 0 || facts->memory_used < facts->memory_limit) return {};
+  return "it has no memory left of " + config::human_bytes(facts->memory_limit) + ", and evicts nothing (noeviction)";
 }
 
 std::string RemoteWatch::summary() const {

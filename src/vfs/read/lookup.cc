@@ -214,7 +214,7 @@ UseKind Lookup::why_absent(const layout::Name& name) const {
     case catalog::Absence::kFrozen:
       return UseKind::kFrozen;
     case catalog::Absence::kUnread:
-      return UseKind::kAway;
+      return fetcher_.is_resting() ? UseKind::kAway : UseKind::kUnread;
     case catalog::Absence::kDeleted:
       return UseKind::kDeleted;
     case catalog::Absence::kLost:

@@ -97,8 +97,8 @@ Result<void> greet(Connection& connection, const Endpoint& endpoint, const Wait&
     if (!reply.is_error()) return {};
     if (steps[index] == Step::kName) return turned_away(reply) ? Result<void>(fail(to_error(reply))) : Result<void>();
     if (steps[index] == Step::kSelect && reply.text.find("DB index") != std::string::npos) {
-      return fail(ErrorCode::kNotPermitted, "the server has no database " + database +
-                                                ": give another one in the URL, or raise `databases` of the server");
+      return fail(ErrorCode::kInvalid, "the server has no database " + database +
+                                           ": give another one in the URL, or raise `databases` of the server");
     }
     if (steps[index] == Step::kSelect) return fail(to_error(reply).with_context("SELECT " + database));
     const Error error = to_error(reply);

@@ -95,9 +95,13 @@ def test_rights_to_read_are_enough_for_a_read_only_mount(cluster, place):
     cluster.redis.command("ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@read")
     password = place.root / "password"
     password.write_text("secret\n")
+    password.chmod(0o600)
     words = [PROGRAM, "mount", place.cache, "--store", place.store, "--log", place.log, "--password-file", password,
              "--remote", cluster.redis.url.replace("unix://", "unix://reader@"), *cluster.options()]
     refused = run(words, place.env(), seconds=30)
+    assert refused.code == 0 and "the remote refuses this mount" in refused.err and "NOPERM" in refused.err, refused.err
+    place.unmount()
+    refused = run([*words, "--require-remote"], place.env(), seconds=30)
     assert refused.code == 2 and "NOPERM" in refused.err, refused.err
     place.log.unlink()  # it names the refusal
     done = run([*words, "--read-only"], place.env(), seconds=30)

@@ -152,6 +152,7 @@ void add_headers(const Located& mount, const config::Environment& environment, J
   const std::string own = mount_around(environment("TORCHINDUCTOR_CACHE_DIR").value_or(""));
   const auto warnings = status.find("warnings");
   if (own != mount.mountpoint || warnings == status.end() || !warnings->is_array()) return;
+  if (part_of(status, "also").empty()) return;  // with --no-also somebody has decided
   const config::User user = config::current_user(environment);
   const auto finding = finding_of_headers(mount_around, config::torch_default_directory(user, environment));
   if (finding) warnings->push_back(finding->what + ": " + finding->remedy);

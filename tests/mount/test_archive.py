@@ -101,10 +101,10 @@ def test_what_only_a_user_shares_is_imported_when_it_is_asked_for(cluster, other
     wanted = tmp_path / "all.tar.zst"
     assert report(archive(cluster, "export", "--json", wanted))["done"] == 2
     taken = archive(other, "import", wanted)
-    assert taken.code == 3 and "imported 1 artefact for everybody;" in taken.out, taken.out + taken.err
+    assert taken.code == 3 and "imported 1 artefact for user=root;" in taken.out, taken.out + taken.err
     assert "left out 1 artefact: for user=#54321 only, whose jobs would run it" in taken.out, taken.out
     asked = report(archive(other, "import", "--json", "--for", "user=#54321", wanted))
-    assert asked["done"] == 1 and asked["had"] == 1 and asked["for"] == ["everybody", "user=#54321"]
+    assert asked["done"] == 1 and asked["had"] == 1 and asked["for"] == ["user=#54321", "user=root"]
     assert report(archive(other, "import", "--json", "--for", "all", wanted))["had"] == 2
 
 

@@ -58,7 +58,7 @@ def test_a_name_of_any_bytes_may_be_a_root(nodes):
             assert file.read() == text
     assert b.status()["file_system"]["roots"] == 1
     told = b.cli("status", b.cache).out
-    assert "\\x01 (of uid 0, shared with everybody)" in told and "\x01" not in told, "a terminal gets no control characters"
+    assert "\\x01 (of uid 0, shared with user=root)" in told and "\x01" not in told, "a terminal gets no control characters"
 
 
 def test_triton_hits_in_a_directory_of_any_name(nodes):
@@ -220,10 +220,10 @@ def test_status_names_the_roots_and_whose_they_are(nodes):
         (b.cache / name / "fxgraph").mkdir()
     status = b.status()["file_system"]
     assert status["roots"] == 2
-    assert status["first_roots"] == [{"path": "alice", "owner": 0, "shared_with": "everybody"},
+    assert status["first_roots"] == [{"path": "alice", "owner": 0, "shared_with": "user=root"},
                                      {"path": "team/job7", "owner": 54321, "shared_with": "user=#54321"}]
     told = b.cli("status", b.cache).out
-    assert "alice (of uid 0, shared with everybody)" in told
+    assert "alice (of uid 0, shared with user=root)" in told
     assert "team/job7 (of uid 54321, shared with user=#54321)" in told
 
 

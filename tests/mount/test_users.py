@@ -284,7 +284,7 @@ def test_a_chmod_of_the_directory_counts_for_what_is_there(common):
 
 
 def test_each_users_root_is_that_users_alone_and_shows_what_all_made(cluster, common):
-    seeder = cluster.quick("seeder")
+    seeder = cluster.quick("seeder", "--trust", "all")
     name = artefacts.code("own")
     artefacts.write_atomic(seeder.cache, name, "int zero;")
     seeder.sync()
@@ -329,7 +329,7 @@ def job_in_a_root_of_its_own(root, who, together, seeded):
 
 def test_64_users_at_once_hit_and_publish_each_in_a_root_of_its_own(cluster, common):
     """Under the policy with which their roots share with all; what follows keeps them apart."""
-    seeder = cluster.quick("seeder")
+    seeder = cluster.quick("seeder", "--trust", "all")
     name = artefacts.code("seeded")
     artefacts.write_atomic(seeder.cache, name, "int zero;")
     artefacts.triton_compile(seeder.cache, "seeded", "seeder")

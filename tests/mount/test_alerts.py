@@ -2,6 +2,7 @@
 """Each alert of the rules: its cause is made on a real mount, `inductorfs metrics` is taken before and after, and promtool's own rule tests
 say what fires when that goes on. Only the time is made: what a mount tells goes from the first figures to the last ones at an even pace."""
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -166,13 +167,14 @@ def server_is_slow(node, cluster):
 
 @contextlib.contextmanager
 def store_is_small(node, _cluster):
-    """From when it is full."""
+    """From when it is full. Keys that nobody has had: another candidate for one may stay here."""
+    numbers = itertools.count(0, 20)
+
     def evict(more):
-        wanted, number = node.counters().get("store.evicted", 0) + more, 0
+        wanted = node.counters().get("store.evicted", 0) + more
         while node.counters().get("store.evicted", 0) < wanted:
-            fill(node, number, 20, 600_000)
+            fill(node, next(numbers), 20, 600_000)
             node.sync(60)
-            number += 20
 
     evict(1)
     full = scrape(node)

@@ -215,19 +215,16 @@ def test_a_root_is_removed_with_all_that_is_in_it(cluster, packages):
         assert not root.exists() and "team" not in os.listdir(node.cache)
 
 
-def test_status_advises_a_directory_for_each_environment(cluster, packages):
+def test_status_names_the_variable_that_tells_environments_apart_and_warns_of_none(cluster, packages):
     node = cluster.node("a", options=LEARNED)
     (node.cache / "team").mkdir()
-
-    def advice():
-        return [warning for warning in node.status()["warnings"] if "TORCHINDUCTOR_CACHE_DIR" in warning]
-
-    with Writer(node.cache / "team", packages[0]) as one, Writer(node.cache / "team", packages[1]) as two:
+    with Writer(node.cache / "team", packages[0]) as one, Writer(node.cache / "team", packages[0], variables={"TRITON_DEFAULT_FP_FUSION": "0"}) as two:
         one.write("one")
-        assert not advice()
         two.write("two")
-        assert len(advice()) == 1 and f"2 environments use {node.cache}/team" in advice()[0]
-        assert advice()[0] in node.cli("status", node.cache).out
+        status = node.status()
+    told = [root["environment"] for root in status["file_system"]["first_roots"] if root["path"] == "team"]
+    assert len(told) == 2 and sum("with TRITON_DEFAULT_FP_FUSION=0" in text for text in told) == 1, told
+    assert not [warning for warning in status["warnings"] if "TORCHINDUCTOR_CACHE_DIR" in warning]
 
 
 def test_packages_that_do_not_answer_hold_nobody_up(cluster, packages):

@@ -123,8 +123,11 @@ def test_a_password_without_a_server_is_a_mistake(place):
 
 
 @pytest.mark.parametrize(("python", "told"), [("/nope", "does not exist"), ("/usr", "is a directory: name the interpreter in it, as bin/python"),
-                                              ("/etc/hostname", "cannot be run")])
+                                              ("FILE", "cannot be run")])
 def test_config_check_tries_the_interpreter(place, python, told):
+    if python == "FILE":
+        python = place.root / "file"
+        python.touch(0o644)
     done = run([PROGRAM, "config", "check", "--store", place.store, "--python", python], place.env(), 30)
     assert done.code == 2 and f"--python {python}: {told}" in done.err, done
 

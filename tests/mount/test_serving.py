@@ -92,7 +92,6 @@ def test_which_variable_gives_a_pod_another_hash_is_said(pair):
     shown = why_miss(b)
     assert "this host's hash is bbbbbbbbbb, the nearest of 2 others is aaaaaaaaaa" in shown, shown
     assert shown.count("differs in") == 1 and "differs in VLLM_P2P_SIDE_CHANNEL_HOST\n" in shown, shown
-    assert "6 further misses were not examined" in shown, shown
     assert '- here:  "10.0.0.8"\n' in shown and '+ there: "10.0.0.7"\n' in shown and "kv-transfer-config" in shown, shown
 
 

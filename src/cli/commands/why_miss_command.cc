@@ -136,6 +136,8 @@ std::string paths_text(const Json& misses) {
   for (const Json& miss : misses) {
     text += text_at(miss, "at") + " " + text_at(miss, "family") + " " + text_at(miss, "path") + ": " +
             reason_text(text_at(miss, "reason")) + "\n";
+    // Of vLLM's names each may say another thing.
+    if (text_at(miss, "family").starts_with("vllm_")) text += indented(text_at(miss, "text"));
     const Json& other = part_of(miss, "other_hash");
     if (told.emplace(text_at(other, "ours"), text_at(other, "theirs")).second) text += other_hash_text(other);
   }

@@ -90,6 +90,9 @@ class Misses {
                        "the server had evicted or lost its bytes: see \"server\" in inductorfs status for its "
                        "memory");
       case UseKind::kLate:
+        if (const vfs::Explanation now = explained(place); now.where == "store") {
+          return because("unfit", now.why);  // its bytes are here, so that the server was not late: it was not unpacked
+        }
         return because("late", "the bytes did not come within --lookup-patience: see \"remote\" in inductorfs status");
       case UseKind::kLocal:
       case UseKind::kCluster:
@@ -230,6 +233,7 @@ void compare_hashes(Json& report, Layers& layers) {
   if (list == report.end() || !list->is_array()) return;
   const Deadline deadline = Deadline::after(kPatience);
   size_t compared = 0;
+  Json differs;
   for (Json& miss : *list) {
     const std::string reason = raw(miss, "reason");
     if (!is_named_by_settings(miss) || (reason != "first" && reason != "nothing")) continue;
@@ -238,12 +242,22 @@ void compare_hashes(Json& report, Layers& layers) {
     const std::string scope = layers.file_system->inspection().explain(place).scope;
     Json other = other_hash_report(layers, scope, place, deadline);
     miss["text"] = other.is_null()
-                       ? "nobody in this cluster has published this hash; which variable differs can be said "
-                         "when this host has compiled, and another hash of this environment is there"
-                       : "nobody had published this hash: vLLM's settings differ from those of other pods";
+                       ? "Nobody in this cluster has published this hash. Which variable differs can be said when this "
+                         "host has compiled, and another hash of this environment is there"
+                       : "Nobody had published this hash: vLLM's settings differ from those of other pods";
     if (other.is_null()) continue;
     miss["reason"] = "settings";
     miss["other_hash"] = std::move(other);
+    differs = miss;
+  }
+  if (differs.is_null()) return;
+  // The verdict of the job: these are the names that vLLM asks for first.
+  for (Json& reason : report["reasons"]) {
+    const std::string word = raw(reason, "reason");
+    const bool is_vllms = config::to_line(reason["families"]).find("vllm_") != std::string::npos;
+    if (!is_vllms || (word != "first" && word != "nothing")) continue;
+    reason["reason"] = "settings";
+    reason["text"] = differs["text"];
   }
 }
 

@@ -155,7 +155,7 @@ def test_what_a_killed_job_left_keeps_nobody_from_its_work(common):
 
 def test_entries_of_the_cluster_are_replaced_by_any_user_who_may_write_to_the_directory(cluster, common):
     name = artefacts.code("code")
-    seeder = cluster.quick("seeder")
+    seeder = common(name="seeder")
     artefacts.write_atomic(seeder.cache, name, "int zero;")
     seeder.sync()
     cache = common().cache

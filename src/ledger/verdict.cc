@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "inductorfs/config/json.h"
@@ -20,6 +21,7 @@ namespace {
 struct Reason {
   uint64_t count = 0;
   std::set<std::string> families;
+  bool of_graphs = false;
   uint64_t asked = 0;  ///< of these misses: those that were asked about
   Json explained = Json::object();
 };
@@ -32,6 +34,8 @@ void add(Reasons& reasons, const std::string& reason, layout::Family family, uin
   one.count += count;
   one.asked += std::min(asked, count);
   one.families.emplace(layout::rule_of(family).name);
+  using enum layout::Family;
+  one.of_graphs = one.of_graphs || layout::rule_of(family).holds_graphs || family == kAotAutograd;
   if (!explained.empty()) one.explained = config::from_text(explained);
 }
 
@@ -55,8 +59,9 @@ Json reasons_report(const JobAccount& job) {
     add(reasons, std::string(word_of(vfs::UseKind::kRefused)), family, tally.refused, tally.refused, {});
   }
   std::vector<std::pair<std::string, Reason>> sorted(reasons.begin(), reasons.end());
-  std::ranges::stable_sort(sorted,
-                           [](const auto& one, const auto& two) { return one.second.count > two.second.count; });
+  // Sources and kernels are asked for because a graph was not found.
+  const auto weight = [](const auto& one) { return std::make_pair(one.second.of_graphs, one.second.count); };
+  std::ranges::stable_sort(sorted, [&](const auto& one, const auto& two) { return weight(one) > weight(two); });
   Json report = Json::array();
   for (const auto& [reason, one] : sorted) {
     report.push_back({{"reason", reason},

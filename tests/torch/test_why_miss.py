@@ -79,7 +79,7 @@ def test_the_reason_is_that_of_the_moment(nodes):
     for family in ("fxgraph", "aotautograd"):
         assert a.cli("purge", "--family", family, "--yes", a.cache).code == 0
     missed, graphs, line = verdict(a, ALICE)
-    assert missed and graphs == {"purged"} and "because an operator has purged it" in line, line
+    assert missed and graphs == {"purged"} and "because nobody has made it since an operator purged such artefacts" in line, line
 
 
 def frozen(node):

@@ -24,6 +24,8 @@ constexpr size_t kMostScopes = 1000;
 /// The scopes that are asked for a key; each has to be asked for itself.
 constexpr size_t kMostAsked = 128;
 constexpr Milliseconds kPatience{2'000};
+/// Of one question in the background, for which the end of the mount waits.
+constexpr Milliseconds kQuestionPatience{1'000};
 /// How long the cluster's scopes are believed: a job misses many keys at once.
 constexpr Milliseconds kScopesKept{30'000};
 
@@ -270,7 +272,7 @@ void MissExplainer::start() {
       const Activity activity("finds out why jobs missed what they asked for");
       for (const ledger::MissQuestion& one : asked) {
         if (stop.stop_requested()) return;
-        layers_.ledger->note_explained(one, misses.explain(one, Deadline::after(kPatience)));
+        layers_.ledger->note_explained(one, misses.explain(one, Deadline::after(kQuestionPatience)));
       }
     }
   });

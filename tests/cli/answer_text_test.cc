@@ -83,9 +83,11 @@ TEST(StatusText, HasWhatAPersonAsksFor) {
   EXPECT_TRUE(has(text, "redis://h:6379/0, reachable, Redis 7.0.15")) << text;
   EXPECT_TRUE(has(text, "40 entries, 2 hidden here, 5 queued (oldest: timed out)")) << text;
   EXPECT_TRUE(has(text, "/s: 3 blobs, 1.5 KiB of 20.0 GiB, 1 evicted")) << text;
-  EXPECT_TRUE(has(text, "files         9 known to the kernel, 1 not complete yet, 2 Triton keys with a pending set\n"))
+  EXPECT_TRUE(has(text, "files         9 known to the kernel, 1 not complete yet, 2 Triton kernels being written\n"))
       << text;
-  EXPECT_TRUE(has(text, "12 first touches, 11 blobs fetched (2.0 MiB), 4 groups published")) << text;
+  EXPECT_TRUE(
+      has(text, "12 files of the cluster opened for the first time, 11 blobs fetched (2.0 MiB), 4 groups published"))
+      << text;
   EXPECT_TRUE(has(text, "/t/p shows precompiled_headers: bound")) << text;
   EXPECT_TRUE(has(text, "triton: gpu-arch is not known")) << text;
   EXPECT_TRUE(has(text, "warning       maxmemory-policy is allkeys-lru")) << text;

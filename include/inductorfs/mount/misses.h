@@ -21,10 +21,10 @@ struct ClusterState {
   std::function<std::string()> why_full;  ///< the server takes nothing more
 };
 
-/// Finds out why a miss was one: {"reason", "text", "nearest"}. "reason" is a word of docs/operations/jobs.md, "text"
-/// says it in one sentence with what to do, and "nearest" (host::nearest_report) is there where other nodes have the
-/// key under other facts. Asks the cluster for its scopes, and which of them have the key. Blocks until the deadline at
-/// most.
+/// Finds out why a miss was one: {"reason", "text", "nearest"}. "reason" is a word of
+/// docs/operations/why-a-job-compiled.md, "text" says it in one sentence with what to do, and "nearest"
+/// (host::nearest_report) is there where other nodes have the key under other facts. Asks the cluster for its scopes,
+/// and which of them have the key. Blocks until the deadline at most.
 [[nodiscard]] config::Json explain_miss(const ledger::MissQuestion& miss, Layers& layers, const ClusterState& cluster,
                                         Deadline deadline);
 

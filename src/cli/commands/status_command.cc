@@ -57,9 +57,9 @@ std::string catalog_text(const Json& catalog) {
 
 std::string counter_text(const Json& counters) {
   const auto count = [&](const char* name) { return std::to_string(number_at(counters, name)); };
-  return count("lookup.first_touch") + " first touches, " + count("fetch.blobs") + " blobs fetched (" +
-         human_bytes(number_at(counters, "fetch.bytes")) + "), " + count("publish.published") + " groups published, " +
-         count("publish.kept_local") + " kept local, " + count("lookup.lost") + " lost" +
+  return count("lookup.first_touch") + " files of the cluster opened for the first time, " + count("fetch.blobs") +
+         " blobs fetched (" + human_bytes(number_at(counters, "fetch.bytes")) + "), " + count("publish.published") +
+         " groups published, " + count("publish.kept_local") + " kept local, " + count("lookup.lost") + " lost" +
          (number_at(counters, "publish.parked") > 0 ? ", " + count("publish.parked") + " parked after errors" : "");
 }
 
@@ -222,7 +222,7 @@ std::string status_text(std::string_view json) {
                         ", " + std::to_string(number_at(store, "evicted")) + " evicted");
   text += line("files", std::to_string(number_at(files, "nodes")) + " known to the kernel, " +
                             std::to_string(number_at(files, "unsealed")) + " not complete yet, " +
-                            std::to_string(number_at(files, "contested")) + " Triton keys with a pending set");
+                            std::to_string(number_at(files, "contested")) + " Triton kernels being written");
   text += roots_text(files, part_of(status, "counters"));
   text += users_text(files);
   text += list_text("in place", part_of(files, "in_place"), plain_item);

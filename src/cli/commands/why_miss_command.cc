@@ -25,7 +25,8 @@ using config::text_at;
 
 namespace {
 
-/// Of the reasons in the answer of a daemon; a later one may have others. docs/operations/jobs.md has them, too.
+/// Of the reasons in the answer of a daemon; a later one may have others. docs/operations/why-a-job-compiled.md has
+/// them, too.
 struct Reason {
   const char* word;
   const char* text;

@@ -3,7 +3,9 @@
 """One rank of a job whose ranks compile one graph with a collective in it, over gloo, and decide together whether all of them have found it in
 the cache (torch._functorch.config._sync_cache_decision_cross_ranks). Prints one JSON object: counters (dynamo's, of caches), result.
 
-  collective.py RANK RANKS FILE [--within]    FILE: where the ranks meet. --within: torch issues a collective while it compiles the graph, too
+  collective.py RANK RANKS FILE [--within]    FILE: where the ranks meet. --within: a pass of the job issues a collective while torch compiles
+                                              the graph, too; it is a barrier, for torch 2.15 can lock itself up in two all_gather_object in a
+                                              row (those of spmd_check.py): the binding keeps Python's lock, which the end of the first needs
 """
 import argparse
 import json
@@ -22,12 +24,19 @@ def main():
     from torch._dynamo.utils import counters
     from torch._functorch import config as functorch_config
     from torch._inductor import config
+    from torch._inductor.custom_graph_pass import CustomGraphPass
     from torch.distributed import _functional_collectives as collectives
 
+    class Meeting(CustomGraphPass):
+        def __call__(self, graph):
+            dist.barrier()
+
+        def uuid(self):
+            return "meeting"
+
     functorch_config._sync_cache_decision_cross_ranks = True
-    if arguments.within:  # _inductor/fx_passes/spmd_check.py
-        config.aten_distributed_optimizations.spmd_check = True
-        config.reorder_for_compute_comm_overlap = True
+    if arguments.within:
+        config.post_grad_custom_post_pass = Meeting()
     dist.init_process_group("gloo", init_method=f"file://{arguments.file}", rank=arguments.rank, world_size=arguments.ranks)
 
     @torch.compile

@@ -191,8 +191,11 @@ class PodContainer:
 
     @property
     def pid(self):
-        """The first process of the container, in this process's namespace."""
-        return wait_until(self._first, 10, "the container's first process")
+        """The first process of the container, in this process's namespace; of one that has ended there is none to wait for."""
+        found = wait_until(lambda: self._first() or self.child.poll() is not None, 10, "the container's first process")
+        if found is True:
+            raise Failed(f"the container has ended with {self.child.returncode}")
+        return found
 
     def enter(self, *words):
         """The command that runs these words in the container, as `kubectl exec` does."""
@@ -239,7 +242,7 @@ class PodContainer:
         ended, or after the time of grace (0: at once). The exit code."""
         others = self.processes()
         if grace:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, Failed):
                 os.kill(self.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.child.wait(grace)

@@ -71,6 +71,47 @@ TEST_F(RedisLifetime, AFollowerAsksSeldom) {
   EXPECT_TRUE(keeper.due({"aa"}, start + std::chrono::hours(24)).front().look);
 }
 
+TEST_F(RedisLifetime, WhatStatementsCoverLivesAsLongAsItsScopeAndEndsWithThem) {
+  const std::string one(kCoverKeySize, '1');
+  const std::string two(kCoverKeySize, '2');
+  const std::vector<std::string> both{one, two};
+  ASSERT_TRUE(remote.statements->put_statement(scope, "ends", both, Milliseconds(60'000), soon()));
+  ASSERT_TRUE(remote.statements->put_statement(scope, "stays", {{two}}, Milliseconds(60'000), soon()));
+  EXPECT_LE(run({"PTTL", keys.statement(statement_id("ends"))}).integer, 60'000);
+  const int64_t least = Lifetime::of_scopes(options).renew_below;
+  EXPECT_GT(run({"PTTL", keys.covered}).integer, least);
+  run({"PEXPIRE", keys.covered, "60000"});
+  reopen();
+  ASSERT_TRUE(remote.index->wait_for_changes({{scope, {}}}, Milliseconds(100), [] { return false; }));
+  EXPECT_GT(run({"PTTL", keys.covered}).integer, least) << "a follower renews it";
+  publish({entry("a", "x")});
+  EXPECT_EQ(remote.index->sweep(scope, true, soon())->uncovered, 0U);
+  ASSERT_EQ(run({"DEL", keys.statement(statement_id("ends"))}).integer, 1);
+  EXPECT_EQ(remote.index->sweep(scope, true, soon())->uncovered, 1U);
+  EXPECT_EQ(run({"HKEYS", keys.covered}).items.size(), 1U);
+  EXPECT_EQ(remote.statements->find_statements(scope, both, soon()).value(),
+            (std::vector<std::string>{"", statement_id("stays")}));
+}
+
+TEST_F(RedisLifetime, WhatAnybodyHasPutInTheirPlaceIsNoStatement) {
+  const std::string one(kCoverKeySize, '1');
+  ASSERT_TRUE(remote.statements->put_statement(scope, "text", {{one}}, Milliseconds(60'000), soon()));
+  const std::string id = statement_id("text");
+  run({"SET", keys.statement(id), "other"});
+  const auto read = [&] { return remote.statements->read_statements(scope, {{id}}, soon()).value().at(0); };
+  EXPECT_EQ(read(), "");
+  run({"SET", keys.statement(id), std::string(3 * kStatementLimit, 's')});
+  EXPECT_EQ(read(), "");
+  run({"DEL", keys.statement(id)});
+  run({"LPUSH", keys.statement(id), "text"});
+  EXPECT_EQ(read(), "");
+  run({"HSET", keys.covered, one, std::string(1000, 'i')});
+  EXPECT_EQ(remote.statements->find_statements(scope, {{one}}, soon()).value().at(0), "");
+  run({"DEL", keys.covered});
+  run({"SET", keys.covered, "text"});
+  EXPECT_FALSE(remote.statements->find_statements(scope, {{one}}, soon()));
+}
+
 TEST_F(RedisLifetime, UseRenewsABlobOfWhoseTimeAPartIsOver) {
   const auto used = entry("a", test_bytes(kPieceBytes + 1, 1));
   const auto unused = entry("b", "unused");

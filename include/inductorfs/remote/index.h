@@ -91,6 +91,7 @@ struct SweepReport {
   uint64_t unknown = 0;    ///< entries left alone because another release wrote them, or nobody can read them
   uint64_t gone = 0;       ///< entries removed because the cluster has lost their blobs
   uint64_t unused = 0;     ///< entries removed as the least recently used ones beyond the limit
+  uint64_t uncovered = 0;  ///< keys of entries whose statement has ended (statements.h)
 };
 
 /// The entries of a cluster: for each scope an index, with a log of its changes. Calls block and fail as those of a

@@ -11,13 +11,14 @@
 #include "inductorfs/remote/leases.h"
 #include "inductorfs/remote/operators.h"
 #include "inductorfs/remote/options.h"
+#include "inductorfs/remote/statements.h"
 #include "inductorfs/remote/write_condition.h"
 
 /// The cluster: blobs by digest, and for each scope an index of entries with a log of changes. This module knows
 /// nothing of families or of this host. docs/formats.md has the keys in Redis.
 namespace inductorfs::remote {
 
-/// One cluster, by what is wanted of it; the four may be one object. Calls block on the network, up to the deadlines
+/// One cluster, by what is wanted of it; the five may be one object. Calls block on the network, up to the deadlines
 /// given. Each may answer kUnavailable or kTimedOut, which mean "not now"; while the breaker is open (after failures,
 /// with back-off and jitter) all answer at once.
 struct Remote {
@@ -25,6 +26,7 @@ struct Remote {
   std::shared_ptr<Index> index;
   std::shared_ptr<Operators> operators;
   std::shared_ptr<Leases> leases;
+  std::shared_ptr<Statements> statements;
 };
 
 /// Opens a remote on Redis. It does not connect, so a server that is absent now is no error. kInvalid when the URL is

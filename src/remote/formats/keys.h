@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "inductorfs/base/encoding.h"
 #include "inductorfs/remote/index.h"
 #include "remote/client/conversation.h"
 
@@ -19,6 +21,8 @@ namespace inductorfs::remote {
 ///     :about STRING encode_information (scope_text.h), with a lifetime
 ///     :sweep STRING the token of the mount that sweeps this scope; "rested" for some time after a sweep
 ///     :lease:<name> STRING who has this lease; lives for seconds (leases.h)
+///     :st:<id in hex> STRING what a publisher has signed (statements.h); lives until it expires
+///     :sig  HASH    key of an entry with its digest -> id of the statement that covers it
 ///     :sending:<name> STRING the origin of the host that is sending this contest or path; lives for seconds
 /// Immutable value.
 struct ScopeKeys {
@@ -29,13 +33,15 @@ struct ScopeKeys {
         counts(base + ":cnt"),
         owners(base + ":own"),
         log(base + ":log"),
+        covered(base + ":sig"),
         sweeper(base + ":sweep"),
         about(base + ":about") {}
   [[nodiscard]] std::string sending(const std::string& name) const { return base + ":sending:" + name; }
   [[nodiscard]] std::string lease(const std::string& name) const { return base + ":lease:" + name; }
   /// STRING: the fence of one purge of this scope; lives for a minute.
   [[nodiscard]] std::string purging(const std::string& token) const { return base + ":purge:" + token; }
-  std::string base, meta, index, counts, owners, log, sweeper, about;
+  [[nodiscard]] std::string statement(std::string_view id) const { return base + ":st:" + to_hex(id); }
+  std::string base, meta, index, counts, owners, log, covered, sweeper, about;
 };
 
 /// Adds, on a Redis Cluster, what tells followers that this scope has changed: a message without text on the sharded

@@ -207,6 +207,11 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ARGV[1]
 )lua";
 
+constexpr const char* kUncover = R"lua(#!lua
+if redis.call('EXISTS', KEYS[2]) == 1 or redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])
+)lua";
+
 constexpr const char* kReplace = R"lua(#!lua
 local held = redis.pcall('GET', KEYS[1])
 if type(held) ~= 'string' or #held > tonumber(ARGV[4]) then held = '' end
@@ -242,6 +247,11 @@ const std::string& replace_script() {
 
 const std::string& hold_lease_script() {
   static const std::string script = kHoldLease;
+  return script;
+}
+
+const std::string& uncover_script() {
+  static const std::string script = kUncover;
   return script;
 }
 

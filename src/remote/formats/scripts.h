@@ -36,6 +36,10 @@ namespace inductorfs::remote {
 /// for nobody.
 [[nodiscard]] const std::string& hold_lease_script();
 
+/// uncover: KEYS = sig, a statement; ARGV = field, value. Removes the field if it has this value and the statement is
+/// not there. Answers how many went.
+[[nodiscard]] const std::string& uncover_script();
+
 /// register_scope: KEYS = registry of scopes, or of mounts; ARGV = scope or mount, lifetime in milliseconds, most. It
 /// uses the server's clock: a host with a wrong clock would keep its scope in front for ever, or push the others out.
 [[nodiscard]] const std::string& register_scope_script();

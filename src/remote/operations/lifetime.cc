@@ -19,12 +19,12 @@ using redis::Reply;
 
 /// Blobs that are asked for in one pipeline.
 constexpr size_t kBlobsAtOnce = 256;
-constexpr size_t kScopeKeys = 5;
+constexpr size_t kScopeKeys = 6;
 /// Scopes that are kept in one pipeline.
 constexpr size_t kScopesAtOnce = 64;
 
 std::array<std::string_view, kScopeKeys> names_of(const ScopeKeys& keys) {
-  return {keys.meta, keys.index, keys.counts, keys.owners, keys.log};
+  return {keys.meta, keys.index, keys.counts, keys.owners, keys.log, keys.covered};
 }
 
 Result<void> keep_some(Conversation& channel, const std::string& prefix, std::span<const ScopeKeeper::Due> due,

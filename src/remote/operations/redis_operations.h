@@ -33,7 +33,7 @@ inline constexpr size_t kRecordsPerRead = 32;
 
 /// A cluster behind one Redis server, or behind the shards of a Redis Cluster. Each operation stands in the source of
 /// its kind. Safe for concurrent use.
-class RedisRemote final : public Blobs, public Index, public Operators, public Leases {
+class RedisRemote final : public Blobs, public Index, public Operators, public Leases, public Statements {
  public:
   /// What all handles to one server share.
   struct Shared {
@@ -85,6 +85,12 @@ class RedisRemote final : public Blobs, public Index, public Operators, public L
   Result<void> remove_blob(const codec::Digest& digest, Deadline deadline) override;
   Result<std::vector<Lease>> hold_leases(std::span<const LeaseName> names, const std::string& holder,
                                          Milliseconds lifetime, Deadline deadline) override;
+  Result<void> put_statement(const std::string& scope, std::string_view bytes, std::span<const std::string> keys,
+                             Milliseconds lifetime, Deadline deadline) override;
+  Result<std::vector<std::string>> find_statements(const std::string& scope, std::span<const std::string> keys,
+                                                   Deadline deadline) override;
+  Result<std::vector<std::string>> read_statements(const std::string& scope, std::span<const std::string> ids,
+                                                   Deadline deadline) override;
   Result<ServerFacts> probe(Deadline deadline) override;
   Health health() const override { return session_.health(); }
   uint64_t server_changes() const override { return session_.server_changes(); }

@@ -63,7 +63,7 @@ Result<Remote> open_redis(const RemoteOptions& options, Counters& counters, std:
   if (!writes) writes = std::make_shared<WriteCondition>();
   auto all = std::make_shared<RedisRemote>(RedisClient(options, std::move(endpoint), counters),
                                            std::make_shared<RedisRemote::Shared>(options), std::move(writes));
-  return Remote{all, all, all, all};
+  return Remote{all, all, all, all, all};
 }
 
 }  // namespace inductorfs::remote

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the index of a scope from outliving its blobs, and from being full for good.
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <optional>
 #include <queue>
 #include <set>
@@ -9,6 +11,7 @@
 #include "remote/formats/group.h"
 #include "remote/formats/hash_scan.h"
 #include "remote/formats/keys.h"
+#include "remote/formats/scripts.h"
 #include "remote/operations/blob_shelf.h"
 #include "remote/operations/index_remover.h"
 #include "remote/operations/redis_operations.h"
@@ -57,6 +60,11 @@ class Sweep {
                                 return talk([&](Conversation& channel) { return sweep_page(channel, page); });
                               }}));
     INDUCTORFS_TRY(remove_unused());
+    INDUCTORFS_TRY(scan_hash(session_, keys_.covered, deadline_,
+                             {[] {},
+                              [this](const std::vector<Reply>& page) {
+                                return talk([&](Conversation& channel) { return uncover(channel, page); });
+                              }}));
     INDUCTORFS_TRY(talk([&](Conversation& channel) { return rest(channel); }));
     return report_;
   }
@@ -184,6 +192,33 @@ class Sweep {
       }
     }
     return {};
+  }
+
+  // What a statement covers that has ended is covered by nothing. One that is written meanwhile has another id, or is
+  // there at the second look.
+  Result<void> uncover(Conversation& channel, const std::vector<Reply>& fields) {
+    std::map<std::string, bool> gone;  // by id
+    for (size_t i = 1; i < fields.size(); i += 2) gone.emplace(fields[i].text, false);
+    if (gone.empty()) return {};
+    std::deque<std::string> statements;  // the commands have views of them
+    std::vector<redis::Command> looks;
+    for (const auto& [id, _] : gone) looks.push_back({"EXISTS", statements.emplace_back(keys_.statement(id))});
+    INDUCTORFS_TRY_ASSIGN(const auto found, channel.call_all(looks));
+    size_t at = 0;
+    for (auto& [_, is_gone] : gone) {
+      is_gone = found[at].kind == Reply::Kind::kInteger && found[at].integer == 0;
+      ++at;
+    }
+    std::vector<redis::Command> removals;
+    for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+      const std::string& id = fields[i + 1].text;
+      if (!gone[id]) continue;
+      removals.push_back({"EVAL", uncover_script(), "2", keys_.covered, statements.emplace_back(keys_.statement(id)),
+                          fields[i].text, id});
+    }
+    INDUCTORFS_TRY_ASSIGN(const auto replies, channel.call_all(removals));
+    for (const Reply& reply : replies) report_.uncovered += reply.integer == 1 ? 1 : 0;
+    return remover_.hold(channel);
   }
 
   // Nobody needs to come again before a day has passed, unless there is more to remove.

@@ -4,7 +4,7 @@
 namespace inductorfs::remote {
 namespace {
 
-class AbsentRemote final : public Blobs, public Index, public Operators, public Leases {
+class AbsentRemote final : public Blobs, public Index, public Operators, public Leases, public Statements {
  public:
   explicit AbsentRemote(std::string why) : why_(std::move(why)) {}
 
@@ -27,6 +27,18 @@ class AbsentRemote final : public Blobs, public Index, public Operators, public 
   Result<void> remember_node(const std::string&, Deadline) override { return absent(); }
   Result<std::vector<MissingNode>> list_missing_nodes(Milliseconds, Deadline) override { return absent(); }
   Result<OrdersNow> read_orders(Deadline) override { return absent(); }
+  Result<void> put_statement(const std::string&, std::string_view, std::span<const std::string>, Milliseconds,
+                             Deadline) override {
+    return absent();
+  }
+  Result<std::vector<std::string>> find_statements(const std::string&, std::span<const std::string>,
+                                                   Deadline) override {
+    return absent();
+  }
+  Result<std::vector<std::string>> read_statements(const std::string&, std::span<const std::string>,
+                                                   Deadline) override {
+    return absent();
+  }
   Result<ServerFacts> probe(Deadline) override { return absent(); }
   [[nodiscard]] Health health() const override { return {false, "off", why_}; }
 
@@ -39,7 +51,7 @@ class AbsentRemote final : public Blobs, public Index, public Operators, public 
 
 Remote make_absent_remote(std::string why) {
   const auto all = std::make_shared<AbsentRemote>(std::move(why));
-  return {all, all, all, all};
+  return {all, all, all, all, all};
 }
 
 }  // namespace inductorfs::remote

@@ -11,6 +11,7 @@
 #include "inductorfs/remote/remote.h"
 #include "remote/formats/group.h"
 #include "remote/formats/scope_text.h"
+#include "remote/others/memory_statements.h"
 
 namespace inductorfs::remote {
 namespace {
@@ -139,8 +140,10 @@ class MemoryCluster {
   Guarded<ClusterState>& state() { return state_; }
   /// Without them every blob is known and none is here: the index loses no blobs.
   [[nodiscard]] bool keeps_bytes() const { return keeps_bytes_; }
+  [[nodiscard]] const std::shared_ptr<Statements>& statements() const { return statements_; }
 
  private:
+  const std::shared_ptr<Statements> statements_ = make_memory_statements();
   const bool keeps_bytes_;
   Guarded<ClusterState> state_;
 };
@@ -449,8 +452,9 @@ void evict_blob(MemoryCluster& cluster, const codec::Digest& digest) {
 }
 
 Remote open_memory(std::shared_ptr<MemoryCluster> cluster) {
+  const auto statements = cluster->statements();
   const auto all = std::make_shared<MemoryRemote>(std::move(cluster));
-  return {all, all, all, all};
+  return {all, all, all, all, statements};
 }
 
 Remote make_local_remote() { return open_memory(std::make_shared<MemoryCluster>(false)); }

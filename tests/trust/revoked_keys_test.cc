@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inductorfs/trust/revoked_keys.h"
+
+#include "inductorfs/base/encoding.h"
+#include "ssh_tools.h"
+#include "trust/wire.h"
+
+namespace inductorfs::trust {
+namespace {
+
+class RevokedKeysTest : public SshTools {
+ protected:
+  void SetUp() override {
+    SshTools::SetUp();
+    if (IsSkipped()) return;
+    for (const std::string name : {"ca", "ca2", "k", "other"}) make_key(name);
+  }
+  /// Makes the list from what is given to `ssh-keygen -k`, and loads it.
+  RevokedKeys listed(const std::string& specification, const std::string& options = "-s ca.pub") {
+    write("specification", specification);
+    EXPECT_EQ(run("rm -f list; ssh-keygen -q -k -f list " + options + " specification"), 0) << said;
+    auto loaded = RevokedKeys::load(root_ / "list");
+    EXPECT_TRUE(loaded) << loaded.error().what();
+    return loaded.value_or(RevokedKeys());
+  }
+  Signer certified(const std::string& options, const std::string& authority = "ca") {
+    certify("k", authority, "-n a " + options);
+    return signer("k-cert.pub");
+  }
+};
+
+TEST_F(RevokedKeysTest, AreReadFromALineEach) {
+  make_key("rsa", "rsa");
+  write("list", "# gone\n\n" + line("rsa.pub") + "\n  " + line("k.pub") + "\n");
+  const auto revoked = RevokedKeys::load(root_ / "list");
+  ASSERT_TRUE(revoked) << revoked.error().what();
+  EXPECT_TRUE(revoked->has(signer("k.pub")));
+  EXPECT_TRUE(revoked->has(certified("-I n"))) << "with any certificate";
+  EXPECT_FALSE(revoked->has(signer("other.pub")));
+  const auto why = [](std::string_view text) { return what_of(RevokedKeys::parse(text, "list")); };
+  write("list", line("k-cert.pub"));
+  EXPECT_TRUE(RevokedKeys::load(root_ / "list")->has(signer("k.pub")));
+  EXPECT_TRUE(has(why(line("k.pub") + "\nsomething else\n"), "revoked keys list:2: this is no public key"));
+  EXPECT_TRUE(has(why(line("k.pub") + "\r\n"), "list:1: the line ends with a carriage return"));
+  EXPECT_TRUE(has(why("ssh-rsa " + to_base64(signer("k.pub").key.blob())), "this is no public key"));
+  EXPECT_TRUE(has(why(std::string(size_t{2} << 20, '#')), "more than 1 MiB"));
+  EXPECT_TRUE(RevokedKeys::parse("", "list")->empty());
+}
+
+TEST_F(RevokedKeysTest, AreReadFromABinaryList) {
+  RevokedKeys revoked = listed(line("k.pub"));
+  EXPECT_TRUE(revoked.has(signer("k.pub")));
+  EXPECT_FALSE(revoked.has(signer("other.pub")));
+  const std::string print = signer("k.pub").key.fingerprint();
+  EXPECT_TRUE(listed("hash: " + print).has(signer("k.pub")));
+  EXPECT_TRUE(listed("sha256: " + line("k.pub")).has(signer("k.pub")));
+  EXPECT_TRUE(listed("sha1: " + line("k.pub")).has(signer("k.pub")));
+  EXPECT_FALSE(listed("sha1: " + line("k.pub")).has(signer("other.pub")));
+  EXPECT_TRUE(listed(line("ca.pub"), "").has(certified("-I n -z 1"))) << "the authority";
+}
+
+TEST_F(RevokedKeysTest, NameCertificatesOfAnAuthority) {
+  const auto has_serial = [&](const RevokedKeys& revoked, int serial, const std::string& authority = "ca") {
+    return revoked.has(certified("-I n -z " + std::to_string(serial), authority));
+  };
+  const RevokedKeys range = listed("serial: 10-20");
+  EXPECT_TRUE(has_serial(range, 10) && has_serial(range, 20) && has_serial(range, 15));
+  EXPECT_FALSE(has_serial(range, 9) || has_serial(range, 21));
+  EXPECT_FALSE(has_serial(range, 15, "ca2")) << "of another authority";
+  EXPECT_FALSE(range.has(signer("k.pub")));
+  std::string many;  // which ssh-keygen writes as bits
+  for (int serial = 101; serial < 150; serial += 2) many += "serial: " + std::to_string(serial) + "\n";
+  const RevokedKeys bits = listed(many);
+  EXPECT_TRUE(has_serial(bits, 101) && has_serial(bits, 117) && has_serial(bits, 149));
+  EXPECT_FALSE(has_serial(bits, 100) || has_serial(bits, 118) || has_serial(bits, 151) || has_serial(bits, 1));
+  const RevokedKeys far = listed("serial: 1\nserial: 4000000000\n");  // and these as a list
+  EXPECT_TRUE(has_serial(far, 1));
+  EXPECT_FALSE(has_serial(far, 2));
+  EXPECT_TRUE(listed("id: node-1").has(certified("-I node-1")));
+  EXPECT_FALSE(listed("id: node-1").has(certified("-I node-2")));
+  EXPECT_TRUE(listed("serial: 7", "-s none").has(certified("-I n -z 7", "ca2"))) << "of any authority";
+}
+
+TEST_F(RevokedKeysTest, AreMerged) {
+  RevokedKeys all;
+  EXPECT_TRUE(all.empty());
+  ASSERT_TRUE(all.add_fingerprint(signer("other.pub").key.fingerprint()));
+  all.merge(listed("serial: 7"));
+  all.merge(listed("sha1: " + line("ca2.pub")));
+  EXPECT_TRUE(all.has(signer("other.pub")));
+  EXPECT_TRUE(all.has(signer("ca2.pub")));
+  EXPECT_TRUE(all.has(certified("-I n -z 7")));
+  EXPECT_FALSE(all.has(certified("-I n -z 8")));
+  for (const std::string_view wrong :
+       {"", "SHA256:", "SHA256:abc", "MD5:00", "ZL+hSbzlox9cDgBlT+R8JkFn093+rsbGKfulPM4F7t4"}) {
+    EXPECT_FALSE(all.add_fingerprint(wrong)) << wrong;
+  }
+}
+
+TEST_F(RevokedKeysTest, AreRefusedIfCutOrUnknown) {
+  (void)listed("serial: 10-20\nserial: 22\nid: x\nsha256: " + line("k.pub") + "\nsha1: " + line("k.pub") + "\n" +
+               line("k.pub"));
+  const std::string list = read("list");
+  // Sections are not counted, so a list may be cut between two: ten bytes or so of hundreds.
+  size_t taken = 0;
+  for (size_t size = 9; size < list.size(); ++size) taken += RevokedKeys::parse(list.substr(0, size), "cut") ? 1 : 0;
+  EXPECT_LE(taken, 5U);
+  const auto with = [&](uint8_t type, std::string_view data) {
+    std::string bytes = list + static_cast<char>(type);
+    append_string(bytes, data);
+    return RevokedKeys::parse(bytes, "list");
+  };
+  EXPECT_TRUE(
+      has(what_of(with(9, "x")), "revoked keys list: the list is damaged, or has what this release does not know"));
+  EXPECT_FALSE(with(9, ""));
+  std::string extension;
+  append_string(extension, "new@example");
+  const std::string contents("\0\0\0\0", 4);
+  EXPECT_TRUE(with(255, extension + '\0' + contents));
+  EXPECT_FALSE(with(255, extension + '\1' + contents)) << "critical";
+  std::string authority;
+  append_string(authority, "");
+  append_string(authority, "");
+  const std::string range("\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x08", 16);
+  std::string part = authority + '\x21';
+  append_string(part, range);
+  EXPECT_FALSE(with(1, part)) << "from 9 to 8";
+  EXPECT_TRUE(with(1, authority));
+  std::string version = list;
+  version[11] = 2;
+  EXPECT_FALSE(RevokedKeys::parse(version, "list"));
+}
+
+TEST_F(RevokedKeysTest, TakeASignedList) {
+  std::string bytes;
+  (void)listed(line("k.pub"));
+  bytes = read("list") + '\x04';
+  append_string(bytes, "a key");
+  append_string(bytes, "a signature");
+  const auto revoked = RevokedKeys::parse(bytes, "list");
+  ASSERT_TRUE(revoked) << revoked.error().what();
+  EXPECT_TRUE(revoked->has(signer("k.pub")));
+}
+
+}  // namespace
+}  // namespace inductorfs::trust

@@ -31,6 +31,7 @@ constexpr CommandRow kCommands[] = {
     {"freeze", "Let no mount of the cluster show or publish anything, until --lift", freeze_command},
     {"purge", "Remove what is selected from the cluster and from all its mounts; without --yes only count it",
      purge_command},
+    {"key", "Make a signing key, or show what a key's file has", key_command},
     {"gpu-probe", "", gpu_probe_command},
     {"package-facts", "", package_facts_command},
     {"host-facts", "", host_facts_command},

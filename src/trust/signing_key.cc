@@ -82,6 +82,10 @@ PublicKey public_of(EVP_PKEY* key) {
 Result<std::string> read_secret(const std::string& path) {
   constexpr int kHow = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
   auto file = open_at(AT_FDCWD, path, kHow);
+  if (!file && file.error().code() == ErrorCode::kNotFound) {
+    return fail(ErrorCode::kNotFound,
+                "signing key " + path + ": it does not exist: make one with inductorfs key generate " + path);
+  }
   if (!file) {
     return file.error().code() == ErrorCode::kInvalid
                ? bad_key(path, "this is a symbolic link: name the file that it leads to")

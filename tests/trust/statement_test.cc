@@ -197,6 +197,24 @@ TEST_F(StatementTest, IsVerifiedHereAndBySshKeygen) {
   EXPECT_FALSE(is_good(other, lines));
 }
 
+TEST_F(StatementTest, IsVerifiedByHandAsDocumented) {
+  std::ifstream page(INDUCTORFS_STATEMENTS_PAGE);
+  const std::string text{std::istreambuf_iterator<char>(page), std::istreambuf_iterator<char>()};
+  const auto block = [&text](const std::string& language) {
+    const size_t from = text.find("```" + language + "\n") + language.size() + 4;
+    return text.substr(from, text.find("```", from) - from);
+  };
+  certify("k", "ca", "-I node-1 -n tier=ci -V 20200101:20980101");
+  write("trusted-keys", "* cert-authority " + line("ca.pub") + "\n");
+  write("value", made().encode());
+  write("divide.py", block("python"));
+  ASSERT_EQ(run("python3 divide.py value"), 0) << said;
+  EXPECT_EQ(run(block("sh")), 0) << said;
+  EXPECT_TRUE(said.starts_with("Good \"inductorfs\" signature for tier=ci")) << said;
+  write("text", read("text") + "x");
+  EXPECT_NE(run(block("sh")), 0) << said;
+}
+
 TEST_F(StatementTest, IsVerifiedUnderACertificate) {
   certify("k", "ca", "-I node-1 -n tier=ci,user=alice -V 20200101:20980101");
   const std::string lines = "* cert-authority " + line("ca.pub");

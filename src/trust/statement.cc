@@ -23,35 +23,8 @@ constexpr size_t kScopeSize = 64;
 constexpr size_t kFingerprintSize = 50;  // "SHA256:" and 43 digits
 constexpr uint32_t kPermissionBits = 0777;
 
-bool is_hidden(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }
-
-std::string escaped(std::string_view path) {
-  std::string text;
-  for (const char c : path) {
-    if (c == '\\' || is_hidden(c)) {
-      text.append("\\x").append(to_hex(std::string_view(&c, 1)));
-    } else {
-      text += c;
-    }
-  }
-  return text;
-}
-
-/// What is not escaped as escaped() does it comes out as something that it escapes otherwise.
-std::string unescaped(std::string_view text) {
-  std::string path;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte =
-        text.substr(i).starts_with("\\x") ? from_hex(text.substr(std::min(i + 2, text.size()), 2)) : std::nullopt;
-    if (byte && byte->size() == 1) {
-      path += *byte;
-      i += 3;
-    } else {
-      path += text[i];
-    }
-  }
-  return path;
-}
+constexpr std::string_view kEntry = "entry ";
+constexpr size_t kEntryLine = kEntry.size() + 2 * codec::Digest::kSize + 1;
 
 std::string_view problem_of(const TrustStatement& statement) {
   const auto is_word = [](std::string_view text) {
@@ -65,28 +38,19 @@ std::string_view problem_of(const TrustStatement& statement) {
   if (statement.expires <= statement.issued) return "it ends before it begins";
   if (statement.expires - statement.issued > kStatementLifetime) return "it is for more than 90 days";
   if (statement.entries.empty()) return "it has no entries";
-  for (const StatedEntry& entry : statement.entries) {
-    if (!codec::is_clean_path(entry.path)) return "a path is not clean";
-    if ((entry.mode & ~kPermissionBits) != 0) return "a mode has more than permission bits";
-  }
-  const auto twice = std::adjacent_find(statement.entries.begin(), statement.entries.end(),
-                                        [](const auto& one, const auto& next) { return one.path >= next.path; });
-  return twice == statement.entries.end() ? "" : "two entries have one path";
+  const bool is_twice =
+      std::ranges::adjacent_find(statement.entries, std::ranges::greater_equal()) != statement.entries.end();
+  return is_twice ? "an entry comes twice" : "";
 }
 
-std::string line_of(const StatedEntry& entry) {
-  std::array<char, 8> mode{};
-  (void)std::snprintf(mode.data(), mode.size(), "%04o", entry.mode);
-  return "entry " + entry.digest.to_hex() + " " + std::to_string(entry.size) + " " + mode.data() + " " +
-         escaped(entry.path) + "\n";
-}
+std::string line_of(const codec::Digest& entry) { return std::string(kEntry) + entry.to_hex() + "\n"; }
 
 std::string text_of(const TrustStatement& statement) {
   std::string text(kFirstLine);
   text += "\ncluster " + statement.cluster + "\nscope " + statement.scope + "\npublisher " + statement.publisher;
   text += "\nserial " + std::to_string(statement.serial) + "\nissued " + std::to_string(statement.issued);
   text += "\nexpires " + std::to_string(statement.expires) + "\n";
-  for (const StatedEntry& entry : statement.entries) text += line_of(entry);
+  for (const codec::Digest& entry : statement.entries) text += line_of(entry);
   return text;
 }
 
@@ -101,14 +65,18 @@ std::string_view take_value(std::string_view& rest) {
   return line;
 }
 
-StatedEntry take_entry(std::string_view& rest) {
-  std::string_view line = take_value(rest);
-  StatedEntry entry;
-  entry.digest = codec::Digest::from_hex(take_part(line, ' ')).value_or(codec::Digest{});
-  entry.size = number_in<uint64_t>(take_part(line, ' ')).value_or(0);
-  (void)parse_number(take_part(line, ' '), entry.mode, 8);
-  entry.path = unescaped(line);
-  return entry;
+/// Takes the lines of entries off the end of a text.
+std::vector<codec::Digest> take_entries(std::string_view& text) {
+  std::vector<codec::Digest> entries;
+  while (text.size() > kEntryLine && entries.size() < kStatementEntries) {
+    const std::string_view line = text.substr(text.size() - kEntryLine);
+    const auto digest = codec::Digest::from_hex(line.substr(kEntry.size(), 2 * codec::Digest::kSize));
+    if (!digest || line_of(*digest) != line || text[text.size() - kEntryLine - 1] != '\n') break;
+    entries.push_back(*digest);
+    text.remove_suffix(kEntryLine);
+  }
+  std::ranges::reverse(entries);
+  return entries;
 }
 
 Verified refused(Verdict verdict, std::string why, Decision by = {}) {
@@ -133,21 +101,25 @@ std::string why_of(const Signer& signer, const Decision& by, const std::vector<s
 
 }  // namespace
 
+codec::Digest stated(const codec::Entry& entry) {
+  std::array<char, 8> mode{};
+  (void)std::snprintf(mode.data(), mode.size(), "%04o", entry.mode & kPermissionBits);
+  return codec::digest_of(entry.digest.to_hex() + " " + std::to_string(entry.size) + " " + mode.data() + " " +
+                          entry.path);
+}
+
 Result<std::string> statement_text(TrustStatement statement) {
   if (statement.entries.size() > kStatementEntries)
     return fail(ErrorCode::kTooLarge, "a statement of more than 256 entries");
-  std::sort(statement.entries.begin(), statement.entries.end(),
-            [](const StatedEntry& one, const StatedEntry& other) { return one.path < other.path; });
+  std::ranges::sort(statement.entries);
   if (const std::string_view problem = problem_of(statement); !problem.empty()) {
     return fail(ErrorCode::kInvalid, "a statement cannot be written: " + std::string(problem));
   }
-  std::string text = text_of(statement);
-  if (text.size() > kStatementLimit) return fail(ErrorCode::kTooLarge, "a statement of more than 1 MiB");
-  return text;
+  return text_of(statement);
 }
 
 Result<TrustStatement> parse_statement(std::string_view text) {
-  if (text.size() > kStatementLimit) return corrupt("it has more than 1 MiB");
+  if (text.size() > kStatementTextLimit) return corrupt("it has more than 32 KiB");
   std::string_view rest = text;
   if (take_part(rest, '\n') != kFirstLine) return corrupt("its first line is another");
   TrustStatement statement;
@@ -157,22 +129,25 @@ Result<TrustStatement> parse_statement(std::string_view text) {
   for (uint64_t* const number : {&statement.serial, &statement.issued, &statement.expires}) {
     *number = number_in<uint64_t>(take_value(rest)).value_or(0);
   }
-  while (!rest.empty()) {
-    if (statement.entries.size() == kStatementEntries) return corrupt("it has more than 256 entries");
-    statement.entries.push_back(take_entry(rest));
-  }
+  std::string_view head = text;
+  statement.entries = take_entries(head);
   if (const std::string_view problem = problem_of(statement); !problem.empty()) return corrupt(problem);
-  // One statement has one text: names of fields, digits, escapes and the order are compared at once.
+  // One statement has one text: names of fields, digits and the order are compared at once.
   if (text_of(statement) != text) return corrupt("it is cut, or not written as this program writes it");
   return statement;
 }
 
 std::string SignedStatement::encode() const {
+  std::string_view head = text;
+  const auto entries = take_entries(head);
   std::string bytes(kMagic);
   append_integer(bytes, kVersion);
-  append_integer(bytes, static_cast<uint32_t>(text.size()));
-  append_integer(bytes, static_cast<uint32_t>(signer.size()));
-  return bytes.append(text).append(signer).append(signature);
+  append_integer(bytes, static_cast<uint16_t>(head.size()));
+  append_integer(bytes, static_cast<uint16_t>(signer.size()));
+  append_integer(bytes, static_cast<uint16_t>(entries.size()));
+  bytes.append(head);
+  for (const codec::Digest& entry : entries) bytes.append(entry.raw());
+  return bytes.append(signer).append(signature);
 }
 
 Result<SignedStatement> SignedStatement::decode(std::string_view bytes) {
@@ -183,14 +158,21 @@ Result<SignedStatement> SignedStatement::decode(std::string_view bytes) {
                         : fail(ErrorCode::kNotSupported, "a statement of version " + std::to_string(version) +
                                                              ", which a newer inductorfs may have written");
   }
-  const auto text_size = reader.integer<uint32_t>();
-  const auto signer_size = reader.integer<uint32_t>();
-  if (text_size > kStatementLimit || signer_size > kSignerLimit) return corrupt("it is over a limit");
+  const auto head_size = reader.integer<uint16_t>();
+  const auto signer_size = reader.integer<uint16_t>();
+  const auto count = reader.integer<uint16_t>();
+  if (count > kStatementEntries || head_size + count * kEntryLine > kStatementTextLimit || signer_size > kSignerLimit) {
+    return corrupt("it is over a limit");
+  }
   SignedStatement statement;
-  statement.text = reader.bytes(text_size);
+  statement.text = reader.bytes(head_size);
+  for (size_t i = 0; i < count; ++i) {
+    statement.text += line_of(codec::Digest::from_raw(reader.bytes(codec::Digest::kSize)).value_or(codec::Digest{}));
+  }
   statement.signer = reader.bytes(signer_size);
   statement.signature = reader.bytes(kSignatureSize);
-  if (!reader.complete()) return corrupt("it is cut, or longer than it says");
+  // One statement has one encoding: no line of an entry is in the head.
+  if (!reader.complete() || statement.encode() != bytes) return corrupt("it is cut, or longer than it says");
   return statement;
 }
 
@@ -205,7 +187,7 @@ Result<SignedStatement> sign_statement(const SigningKey& key, TrustStatement sta
 
 Verified verify_statement(const SignedStatement& given, const TrustedKeys& trusted, const RevokedKeys& revoked,
                           const Expectation& expected) {
-  if (given.text.size() > kStatementLimit || given.signer.size() > kSignerLimit) {
+  if (given.text.size() > kStatementTextLimit || given.signer.size() > kSignerLimit) {
     return refused(Verdict::kMalformed, "the statement is over a limit");
   }
   const auto signer = Signer::from_blob(given.signer);

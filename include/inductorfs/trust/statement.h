@@ -8,6 +8,7 @@
 
 #include "inductorfs/base/result.h"
 #include "inductorfs/codec/digest.h"
+#include "inductorfs/codec/entry.h"
 #include "inductorfs/trust/revoked_keys.h"
 #include "inductorfs/trust/signing_key.h"
 #include "inductorfs/trust/trusted_keys.h"
@@ -17,21 +18,16 @@
 namespace inductorfs::trust {
 
 inline constexpr size_t kStatementEntries = 256;
-inline constexpr size_t kStatementLimit = size_t{1} << 20;  ///< bytes of its text
+inline constexpr size_t kStatementTextLimit = size_t{32} << 10;  ///< bytes
 inline constexpr uint64_t kStatementLifetime = 90ULL * 24 * 3600;
 inline constexpr size_t kClusterIdLimit = 64;
 
-/// One path, and which bytes it has.
-struct StatedEntry {
-  codec::Digest digest;
-  uint64_t size = 0;
-  uint32_t mode = 0;  ///< permission bits only
-  std::string path;   ///< clean (codec/entry.h)
-  bool operator==(const StatedEntry&) const = default;
-};
+/// Names a path with the bytes and the mode that it has: the SHA-256 of "DIGEST SIZE MODE PATH", with the digest in
+/// hexadecimal and four octal digits of the mode. So a statement has 32 bytes of each entry, and the index the rest.
+[[nodiscard]] codec::Digest stated(const codec::Entry& entry);
 
-/// The content of a statement. Its text is one line for each field, then one for each entry, in the order of the paths'
-/// bytes, and has one encoding.
+/// The content of a statement. Its text is one line for each field, then one for each entry, in the order of their
+/// digests, and has one encoding.
 struct TrustStatement {
   std::string cluster;    ///< 1 to 64 printable characters of ASCII, no blank
   std::string scope;      ///< 64 lower-case hexadecimal digits
@@ -39,12 +35,12 @@ struct TrustStatement {
   uint64_t serial = 0;
   uint64_t issued = 0;
   uint64_t expires = 0;  ///< after `issued`, by kStatementLifetime at most; the first second that is too late
-  std::vector<StatedEntry> entries;
+  std::vector<codec::Digest> entries;  ///< stated()
   bool operator==(const TrustStatement&) const = default;
 };
 
-/// Sorts the entries and writes the text. kInvalid: a field is none, or two entries have one path; kTooLarge: more than
-/// kStatementEntries, or kStatementLimit.
+/// Sorts the entries and writes the text. kInvalid: a field is none, or one entry comes twice; kTooLarge: more than
+/// kStatementEntries.
 [[nodiscard]] Result<std::string> statement_text(TrustStatement statement);
 /// Reads a text, and refuses (kCorrupt) whatever statement_text() does not write.
 [[nodiscard]] Result<TrustStatement> parse_statement(std::string_view text);
@@ -56,8 +52,9 @@ struct SignedStatement {
   std::string signer;     ///< Signer::blob
 
   /// The bytes of one value in Redis:
-  ///     value := "IFST" version text_size signer_size text signer signature
-  ///     version := u8 = 1, text_size := u32, signer_size := u32, little-endian; signature := 64 bytes
+  ///     value := "IFST" version head_size signer_size count head { digest } signer signature
+  ///     version := u8 = 1, head_size, signer_size, count := u16, little-endian; digest := 32 bytes, of each line for
+  ///     an entry at the end of the text; head := the text before them; signature := 64 bytes
   [[nodiscard]] std::string encode() const;
   /// kCorrupt: cut, longer than it says, or over a limit; kNotSupported: another version.
   [[nodiscard]] static Result<SignedStatement> decode(std::string_view bytes);

@@ -41,6 +41,13 @@ def user(cluster, place, shared):  # noqa: F811
     return User(cluster, place, shared)
 
 
+def test_root_has_a_directory_of_its_own_where_all_may_write(user, place):
+    named = [place.cli("env", place.cache, "--format", "docker").out]
+    place.cache.chmod(0o755)
+    named.append(place.cli("env", place.cache, "--format", "docker").out)
+    assert [f"TORCHINDUCTOR_CACHE_DIR={path}\n" in text for path, text in zip((place.cache / "root", place.cache), named, strict=True)] == [True] * 2, named
+
+
 def test_who_asks_for_the_variables_has_the_places(user, place):
     assert user.shown() == [], "nobody has asked"
     assert [user.env(), user.env()] == ["", ""]

@@ -115,6 +115,15 @@ Result<void> check_can_be_written(const std::string& root, std::string_view form
                                        root + ": --format sh can write it");
 }
 
+/// Then engines of the mount's own user must not read its top either: others may have written what lies there.
+bool all_may_write(const std::string& mountpoint, uid_t user) {
+  const auto answer = answer_of_child(user, Deadline::after(kPatience), [&] {
+    struct stat found {};
+    return std::string(::lstat(mountpoint.c_str(), &found) == 0 && (found.st_mode & S_IWOTH) != 0 ? "yes" : "");
+  });
+  return answer == "yes";
+}
+
 constexpr std::string_view kDirectoriesFirst =
     "Make the directories before an engine starts: what the cluster has is shown in a directory that exists, and vLLM "
     "reads before it makes one";
@@ -215,7 +224,7 @@ class EnvCommand final : public Subcommand {
     // LOGNAME may say anything.
     const bool is_plain = !user.name.empty() && user.name.find('/') == std::string::npos && user.name.front() != '.';
     Result<void> fits;
-    if (root_.empty() && is_shared) {
+    if (root_.empty() && (is_shared || all_may_write(mountpoint, user.uid))) {
       root += "/" + (is_plain ? user.name : std::to_string(user.uid));
       fits = check_is_users(root, user.uid);
     }

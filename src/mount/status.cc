@@ -240,7 +240,7 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   add_unread_scopes(facts, warnings);
   add_refused_users(files, warnings);
   if (std::string refusal = refusal_warning(facts); !refusal.empty()) warnings.push_back(std::move(refusal));
-  if (!facts.store.silence.empty()) warnings.push_back(facts.store.silence + "; the numbers are those of before");
+  if (!facts.store.silence.empty()) warnings.push_back("the numbers shown are old: " + facts.store.silence);
   for (const std::string& trouble : facts.store.troubles) warnings.push_back(trouble);
   if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
     warnings.push_back(why +

@@ -70,12 +70,13 @@ StoreNews StoreWatch::silent(const State& state) const {
   const auto span = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - state.began);
   const std::string since = config::utc(state.since) + " (" + std::to_string(span.count()) + " s)";
   StoreNews news = state.news;
-  news.silence = (state.disk_answers ? "a thread that holds what the daemon is asked for has waited for the disk of "
-                                       "--store since "
-                                     : "the disk of --store has not answered since ") +
-                 since + ": " + settings_.store +
-                 ": look at that disk, and at what serves it (dmesg); what waits for it goes on when it answers, and "
-                 "inductorfs unmount takes the mount away";
+  news.silence =
+      (state.disk_answers ? "a thread that holds what the daemon is asked for has waited for the disk of "
+                            "--store since "
+                          : "the disk of --store has not answered since ") +
+      since + ": " + settings_.store +
+      ": what waits for it goes on when it answers; look at that disk and at what serves it (dmesg), or remove "
+      "the mount with inductorfs unmount";
   return news;
 }
 

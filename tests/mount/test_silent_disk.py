@@ -59,6 +59,8 @@ def test_whoever_asks_is_told_of_a_disk_that_is_silent(cluster):
                 done = ask(a, question)
                 assert done.code == 1 and SILENT in done.err, done
             assert ask(a, ("stats",)).code == 0
+            told = ask(a, ("doctor",)).out
+            assert "-> look at that disk" in told, told
         wait_until(lambda: not any(SILENT in warning for warning in a.status()["warnings"]), what="the disk to be back")
         late = artefacts.write_graph(a.cache, "late", "late").relative_to(a.cache)
         a.sync()

@@ -50,6 +50,22 @@ def test_all_is_here_before_a_job_asks_for_it(cluster):
     assert again["fetched"] == 0 and again["here"] == report["blobs"] and again["complete"]
 
 
+def test_a_dry_run_says_what_is_here_without_the_server_and_fetches_nothing(cluster):
+    a, b = cluster.quick("a"), cluster.quick("b", "--prefetch", "0")
+    names = populate(a)
+    a.sync()
+    for name in names:
+        appears(b.cache / name.parent)
+    before = warm(b, "--dry-run")
+    assert before["fetched"] == 0 and before["left"] > 10 and before["here"] + before["left"] == before["blobs"]
+    said = b.cli("warm", b.cache, "--dry-run").out
+    assert f"{before['here']} of {before['blobs']} artefacts" in said and f"{before['left']} artefacts (" in said, said
+    assert b.counters().get("fetch.blobs", 0) == 0
+    warm(b)
+    said = b.cli("warm", b.cache, "--dry-run")
+    assert said.code == 0 and f"{before['blobs']} of {before['blobs']} artefacts" in said.out and "compiled again" not in said.out, said.out
+
+
 def test_a_node_without_jobs_gets_what_its_first_job_will_use(cluster):
     cluster.directory.chmod(0o755)
     packages = environments.make(cluster.directory / "environment")

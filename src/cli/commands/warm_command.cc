@@ -76,6 +76,7 @@ class WarmCommand final : public Subcommand {
     words.add("--pattern", &selection_.pattern, "fetch only artefacts whose path in the cluster matches GLOB", "GLOB");
     words.add("--family", &selection_.family, "fetch only artefacts of this family", "NAME");
     words.add("--scope", &selection_.scope, "fetch only from this scope: its id, or the first digits of it", "ID");
+    words.add("--dry-run", &dry_run_, "fetch nothing, and say what jobs would find here if the server ended now");
     words.add("--limit", &limit_, "fetch at most BYTES, the newest artefacts first [no limit]", "BYTES");
     words.add("--timeout", &timeout_, "give up after S seconds without an answer of the remote [30]", "S");
   }
@@ -86,12 +87,14 @@ class WarmCommand final : public Subcommand {
   }
   [[nodiscard]] int run(const config::Environment& environment) override {
     if (!limit_.empty()) selection_.limit = config::parse_size(limit_).value_or(UINT64_MAX);
-    WarmProgress progress(json_);
+    if (dry_run_) selection_.limit = 0;
+    WarmProgress progress(json_ || dry_run_);
     const Result<Json> done = repeat(progress, environment);
     progress.end();
     if (!done) return fail_query(done.error(), json_);
-    const int printed = print(json_ ? config::to_pretty(*done) + "\n" : warm_text(*done));
-    if (printed != kExitDone || flag_at(*done, "complete")) return printed;
+    const std::string text = dry_run_ ? without_server_text(*done) : warm_text(*done);
+    const int printed = print(json_ ? config::to_pretty(*done) + "\n" : text);
+    if (dry_run_ || printed != kExitDone || flag_at(*done, "complete")) return printed;
     (void)fail_with({ErrorCode::kNotFound, not_complete_text(*done, path_)});
     return kExitKept;
   }
@@ -129,11 +132,14 @@ class WarmCommand final : public Subcommand {
   std::string path_;
   control::WarmSelection selection_;
   std::string limit_;
+  bool dry_run_ = false;
   int64_t timeout_ = 30;
   bool json_ = false;
 };
 
 std::string artefacts(uint64_t count) { return std::to_string(count) + (count == 1 ? " artefact" : " artefacts"); }
+
+constexpr std::string_view kNothingHere = "the cluster has announced nothing that a job on this host could use";
 
 }  // namespace
 
@@ -160,12 +166,30 @@ std::string warm_text(const Json& report) {
   const uint64_t others = number_at(report, "other_hosts");
   const std::string elsewhere =
       others == 0 ? "" : "; " + std::to_string(others) + " of the cluster's scopes belong to hosts of another kind";
-  if (scopes == 0) return "the cluster has announced nothing that a job on this host could use" + elsewhere + "\n";
+  if (scopes == 0) return std::string(kNothingHere) + elsewhere + "\n";
   std::string text = "fetched " + artefacts(number_at(report, "fetched")) + " (" +
                      human_bytes(number_at(report, "fetched_bytes")) + "); " +
                      std::to_string(number_at(report, "here")) + " were here\n";
   text += std::to_string(scopes) + (scopes == 1 ? " scope, " : " scopes, ") +
           std::to_string(number_at(report, "followed")) + " of them used by jobs of this host now" + elsewhere + "\n";
+  return text;
+}
+
+std::string without_server_text(const Json& report) {
+  if (number_at(report, "scopes") == 0) return std::string(kNothingHere) + "\n";
+  const uint64_t left = number_at(report, "left");
+  std::string text = "if the server ended now, jobs would go on, and publish when it is back\n" +
+                     std::to_string(number_at(report, "here")) + " of " + artefacts(number_at(report, "blobs")) +
+                     " of the cluster are on this host (" + human_bytes(number_at(report, "here_bytes")) + " of " +
+                     human_bytes(number_at(report, "bytes")) + ")\n";
+  if (left > 0) {
+    text += artefacts(left) + " (" + human_bytes(number_at(report, "left_bytes")) +
+            ") would be compiled again by jobs that need them: inductorfs warm fetches them now\n";
+  }
+  if (const uint64_t unused = number_at(report, "scopes") - number_at(report, "followed"); unused > 0) {
+    text += "a job in an environment that no job here uses would compile: the names of " + std::to_string(unused) +
+            " of " + std::to_string(number_at(report, "scopes")) + " scopes come from the server\n";
+  }
   return text;
 }
 

@@ -46,6 +46,8 @@ namespace inductorfs::cli {
 [[nodiscard]] std::string warm_progress_text(const config::Json& report, double seconds);
 /// Returns what a `warm` did, in one or two lines.
 [[nodiscard]] std::string warm_text(const config::Json& report);
+/// Returns what jobs would find here if the server ended now, in two to four lines.
+[[nodiscard]] std::string without_server_text(const config::Json& report);
 /// Returns the error of a `warm` that did not fetch everything, with the reasons.
 [[nodiscard]] std::string not_complete_text(const config::Json& report, const std::string& mountpoint);
 

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "inductorfs/base/text.h"
-#include "inductorfs/base/trusted_file.h"
 #include "inductorfs/codec/digest.h"
 #include "trust/wire.h"
 
@@ -58,7 +57,7 @@ bool has_bit(const std::string& bitmap, uint64_t bit) {
 }  // namespace
 
 Result<RevokedKeys> RevokedKeys::load(const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(const auto bytes, read_trusted_file(path, kFileLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto bytes, read_trusted_list("revoked keys", path, kFileLimit));
   return parse(bytes, path);
 }
 

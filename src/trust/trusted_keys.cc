@@ -9,7 +9,6 @@
 
 #include "inductorfs/base/number.h"
 #include "inductorfs/base/text.h"
-#include "inductorfs/base/trusted_file.h"
 #include "trust/wire.h"
 
 namespace inductorfs::trust {
@@ -208,7 +207,7 @@ std::string_view to_string(Verdict verdict) {
 }
 
 Result<TrustedKeys> TrustedKeys::load(const std::string& path) {
-  INDUCTORFS_TRY_ASSIGN(const auto text, read_trusted_file(path, kFileLimit));
+  INDUCTORFS_TRY_ASSIGN(const auto text, read_trusted_list("trusted keys", path, kFileLimit));
   return parse(text, path);
 }
 

@@ -5,6 +5,9 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "inductorfs/base/trusted_file.h"
 
 namespace inductorfs::trust {
 namespace {
@@ -52,6 +55,14 @@ std::string to_armour(std::string_view bytes, std::string_view what) {
 SecretBytes::~SecretBytes() {
   bytes.resize(bytes.capacity());  // what it had before it was made shorter
   OPENSSL_cleanse(bytes.data(), bytes.size());
+}
+
+Result<std::string> read_trusted_list(std::string_view what, const std::string& path, uint64_t limit) {
+  auto text = read_trusted_file(path, limit);
+  if (text) return text;
+  const bool is_absent = text.error().code() == ErrorCode::kNotFound;
+  return fail(
+      std::move(text).error().with_context(std::string(what) + (is_absent ? " " + path + ": it does not exist" : "")));
 }
 
 size_t line_with_return(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "inductorfs/base/encoding.h"
+#include "inductorfs/base/result.h"
 
 /// The encodings of SSH (RFC 4251, section 5): big-endian integers, and strings with their length before them.
 namespace inductorfs::trust {
@@ -51,6 +52,9 @@ struct SecretBytes {
   ~SecretBytes();
   std::string bytes;
 };
+
+/// Reads a file that only root and this user may have written. An error names the file; `what` it is: "trusted keys".
+[[nodiscard]] Result<std::string> read_trusted_list(std::string_view what, const std::string& path, uint64_t limit);
 
 /// Says where text has lines that end as on Windows; 0 if none does.
 [[nodiscard]] size_t line_with_return(std::string_view text);

@@ -141,11 +141,14 @@ class TrustedFiles : public SshTools {
   std::string why_not(const std::string& name) { return what_of(Signer::from_line(line(name))); }
 };
 
-TEST_F(TrustedFiles, OfTenMegabytesAreRefused) {
+TEST_F(TrustedFiles, AreRefusedIfAbsentLargeOrOpenToOthers) {
+  EXPECT_EQ(what_of(TrustedKeys::load(root_ / "none")), "trusted keys " + root_ / "none" + ": it does not exist");
+  EXPECT_EQ(what_of(RevokedKeys::load(root_ / "none")), "revoked keys " + root_ / "none" + ": it does not exist");
   write("trusted", std::string(size_t{10} << 20, '#'));
   EXPECT_EQ(TrustedKeys::load(root_ / "trusted").error().code(), ErrorCode::kTooLarge);
   write("trusted", "* " + std::string(kKey), 0666);
   EXPECT_EQ(TrustedKeys::load(root_ / "trusted").error().code(), ErrorCode::kNotPermitted);
+  EXPECT_TRUE(has(what_of(TrustedKeys::load(root_ / "trusted")), "trusted keys: "));
 }
 
 TEST_F(TrustedFiles, TrustCertificatesOfAnAuthority) {

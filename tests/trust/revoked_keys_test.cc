@@ -113,6 +113,11 @@ TEST_F(RevokedKeysTest, AreRefusedIfCutOrUnknown) {
   EXPECT_TRUE(
       has(what_of(with(9, "x")), "revoked keys list: the list is damaged, or has what this release does not know"));
   EXPECT_FALSE(with(9, ""));
+  for (const auto& [type, size] : {std::pair<uint8_t, size_t>{2, 0}, {3, 19}, {3, 21}, {5, 31}, {5, 20}}) {
+    std::string one;
+    append_string(one, std::string(size, 'x'));
+    EXPECT_FALSE(with(type, one)) << int{type} << " " << size;
+  }
   std::string extension;
   append_string(extension, "new@example");
   const std::string contents("\0\0\0\0", 4);

@@ -85,14 +85,20 @@ std::optional<OwnFile> newest_below(const LocalTree& tree, const std::string& di
 Explanation Explainer::explain(std::string_view asked) {
   Explanation result;
   result.path = branches_.resolve(std::string(asked));
-  // What stands in the directory of a key has the facts that count for the key.
-  constexpr size_t kContentHash = 51;
+  // The directory of a key has the facts that count for the key.
   const bool is_key = layout::is_candidate_directory(result.path);
-  const auto classified = layout::classify(is_key ? join(result.path, std::string(kContentHash, 'a')) : result.path);
-  const auto& rule = layout::rule_of(classified.family);
+  const bool is_set = layout::is_triton_key_directory(result.path);
+  const auto asked_key = layout::key_asked_by(result.path);
+  const auto classified = layout::classify(result.path);
+  const layout::Family family = is_set      ? layout::Family::kTritonKernel
+                                : asked_key ? asked_key->family
+                                            : classified.family;
+  const auto& rule = layout::rule_of(family);
   // A set of one architecture has a scope of its own on a host with unequal devices.
-  const auto scope = scopes_.scope_of(result.path, classified.family, marks_.architecture_of(result.path));
-  result.canonical = is_key ? layout::canonical_path(result.path) : classified.canonical;
+  const auto scope = scopes_.scope_of(
+      result.path, family,
+      is_set ? marks_.architecture_of_set(LocalTree::view(result.path)) : marks_.architecture_of(result.path));
+  result.canonical = classified.canonical;
   result.family = std::string(rule.name);
   result.rule = std::string(rule.why) + " (" + std::string(rule.source) + ")";
   result.scope = scope.id;
@@ -104,7 +110,7 @@ Explanation Explainer::explain(std::string_view asked) {
     result.why = "an empty directory: the artefacts of this key have gone";
   }
   if (!result.visible) result.absent = lookup_.why_absent(layout::name_of(result.path));
-  if (result.where == "directory" && classified.family == layout::Family::kOther) {
+  if (result.where == "directory" && family == layout::Family::kOther) {
     result.rule = "a directory, whose files have families of their own: explain one of them";
     result.why_private.clear();
   }

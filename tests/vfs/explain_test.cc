@@ -102,6 +102,26 @@ TEST_F(Explain, NamesTheEntryOfATritonFileOnAnyDevice) {
   EXPECT_TRUE(b.inspection().explain("triton/5/" + key + "/k.ttir").visible);
 }
 
+TEST_F(Explain, AnswersForADirectoryOfAKeyAsForTheKey) {
+  Host a(cluster);
+  Host b(cluster);
+  const std::string key = triton_key_of("kernel");
+  const std::string graph = code_name("k", 'f');
+  ASSERT_TRUE(share_kernel(a, b, key));
+  const std::string model = "torch_compile_cache/torch_aot_compile/" + std::string(64, 'a') + "/rank_0_0";
+  for (const auto& [directory, family] :
+       {std::pair{"triton/0/" + key, "triton_kernel"},
+        std::pair{"triton/0/" + triton_key_of("another"), "triton_kernel"},
+        std::pair{"fxgraph/" + graph.substr(1, 2) + "/" + graph, "fxgraph"}, std::pair{model, "vllm_model"}}) {
+    const auto told = b.inspection().explain(directory);
+    EXPECT_EQ(told.family, family) << directory;
+    EXPECT_FALSE(told.scope.empty()) << directory << ": " << told.why_private;
+    EXPECT_EQ(told.why.find("never shared"), std::string::npos) << told.why;
+  }
+  ASSERT_TRUE(b.exists("triton/0/" + key));
+  EXPECT_EQ(b.inspection().explain("triton/0/" + key).where, "directory");
+}
+
 TEST_F(Explain, FindsNothingUnderTheNameThatOnlyTheClusterHasOfADevice) {
   Host a(cluster);
   Host b(cluster);

@@ -244,7 +244,8 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
   for (const std::string& trouble : facts.store.troubles) warnings.push_back(trouble);
   if (const std::string why = config::text_at(facts.cluster, "why"); !why.empty()) {
     warnings.push_back(why +
-                       "; no mount shows what the cluster has, and none publishes, until inductorfs freeze --lift");
+                       ": no mount shows what the cluster has, and none publishes; when the reason is gone, run "
+                       "inductorfs freeze --lift");
   }
   if (const std::string why = config::text_at(facts.cluster, "orders_not_read"); !why.empty()) {
     const bool refuses_all = why == facts.layers.writes->refusal().why;  // as a server does that wants a password now

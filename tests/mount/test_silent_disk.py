@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk below the store that answers no call: who asks is told so, and the mount can be taken away."""
 import contextlib
+import json
 import os
 import subprocess
 
@@ -54,6 +55,8 @@ def test_whoever_asks_is_told_of_a_disk_that_is_silent(cluster):
             for _ in range(2):
                 done = ask(a, ("status", "--json"))
                 assert done.code == 0 and SILENT in done.out and "inductorfs unmount" in done.out, done
+            (told,) = (one for one in json.loads(a.cli("doctor", a.cache, "--json").out) if SILENT in one["what"])
+            assert told["remedy"].startswith("look at that disk"), told
             assert a.status()["catalog"]["entries"] == before["catalog"]["entries"], "the numbers of before"
             for question in (("sync", "--timeout", "1"), ("explain",), ("upgrade",)):
                 done = ask(a, question)

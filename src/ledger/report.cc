@@ -99,6 +99,12 @@ bool are_alike(const JobAccount& job, const JobAccount& other) {
          other.name.user == job.name.user && other.environments == job.environments;
 }
 
+/// vLLM gives its workers, which compile, another number of threads than its other processes.
+bool runs_vllm(const JobAccount& job) {
+  return std::ranges::any_of(job.tally.families,
+                             [](const auto& one) { return layout::rule_of(one.first).name.starts_with("vllm_"); });
+}
+
 /// torch's key has the number of threads: torch/_inductor/codecache.py (FxGraphHashDetails) takes what
 /// torch.get_num_threads() says, which these variables set.
 void add_thread_hints(const JobAccount& job, const std::vector<const JobAccount*>& others, Json& hints) {
@@ -106,6 +112,7 @@ void add_thread_hints(const JobAccount& job, const std::vector<const JobAccount*
     const auto own = job.variables.find(name);
     const std::set<std::string> values = own == job.variables.end() ? std::set<std::string>{} : own->second;
     if (values.size() > 1) {
+      if (runs_vllm(job)) continue;
       hints.push_back(std::string(name) + " is not the same for all processes of this job (" + values_text(values) +
                       "): torch's key has the number of threads, so give all ranks the same");
       continue;

@@ -166,6 +166,11 @@ def test_a_program_without_an_interpreter_is_no_job(root, cluster, tmp_path):
     assert after[0] == before[0] and len(after[1]["jobs"]) == len(before[1]["jobs"])
 
 
+def test_sync_without_time_says_that_it_had_none(cluster):
+    done = (node := cluster.quick("a")).cli("sync", node.cache, "--timeout", "0")
+    assert done.code == 1 and done.err.startswith("inductorfs: not done within --timeout 0 s: "), done
+
+
 def test_sync_says_what_it_waits_for(nodes, cluster):
     a, _ = nodes
     assert a.cli("sync", a.cache, "--timeout", "1").err == ""

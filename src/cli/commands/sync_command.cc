@@ -44,6 +44,10 @@ class SyncCommand final : public Subcommand {
       say_what_it_waits_for(done.error(), timeout - first, environment);
       done = ask_daemon_at(path_, control::sync_request(timeout - first), timeout + kQueryPatience, environment);
     }
+    if (!done && was_long && done.error().code() == ErrorCode::kTimedOut) {
+      done = fail(ErrorCode::kTimedOut,
+                  "not done within --timeout " + std::to_string(timeout_) + " s: " + done.error().text());
+    }
     if (!done) return fail_query(done.error(), json_);
     Json report = config::from_text(*done);
     if (!report.is_object()) report = Json::object();

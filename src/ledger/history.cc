@@ -89,19 +89,22 @@ void History::forget(const std::set<uint64_t>& jobs) {
 void History::save(Guarded<Books>& books) {
   const SteadyTime now = clock_.now();
   const uint64_t number = books.with([](const Books& all) { return all.totals().last_number; });
-  if (now - tried_ < (failed_ ? kAfterFailure : kEvery) && (failed_ || number == numbered_)) return;
+  const bool failed = !trouble().empty();
+  if (now - tried_ < (failed ? kAfterFailure : kEvery) && (failed || number == numbered_)) return;
   save_now(books);
 }
 
 void History::save_now(Guarded<Books>& books) {
   tried_ = clock_.now();
-  if (failed_) books.with([](Books& all) { all.change_all(); });
-  const bool done = write(books);
-  if (!done && !failed_) log::warning("ledger.history_not_kept", {{"directory", directory_}});
-  failed_ = !done;
+  const bool failed = !trouble().empty();
+  if (failed) books.with([](Books& all) { all.change_all(); });
+  const Result<void> done = write(books);
+  const std::string why = done ? std::string() : done.error().what();
+  if (!done && !failed) log::warning("ledger.history_not_kept", {{"directory", directory_}, {"why", why}});
+  trouble_.with([&why](std::string& trouble) { trouble = why; });
 }
 
-bool History::write(Guarded<Books>& books) {
+Result<void> History::write(Guarded<Books>& books) {
   std::set<uint64_t> gone = files_;
   const auto [totals, changed] = books.with([&gone](Books& all) {
     auto jobs = all.take_changed();
@@ -109,16 +112,16 @@ bool History::write(Guarded<Books>& books) {
     return std::make_pair(all.totals(), std::move(jobs));
   });
   forget(gone);
-  if (changed.empty()) return true;
-  if (!make_directories(directory_, kDirectoryMode)) return false;
-  const auto directory = open_at(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY);
-  if (!directory || !write_file_durably(directory->get(), kTotals, to_record({totals, boot_id()}), kMode)) return false;
+  if (changed.empty()) return {};
+  INDUCTORFS_TRY(make_directories(directory_, kDirectoryMode));
+  INDUCTORFS_TRY_ASSIGN(const Fd directory, open_at(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY));
+  INDUCTORFS_TRY(write_file_durably(directory.get(), kTotals, to_record({totals, boot_id()}), kMode));
   numbered_ = totals.last_number;
   for (const JobAccount& job : changed) {
-    if (!write_file_atomically(AT_FDCWD, path_of(job.number), to_record(job), kMode)) return false;
+    INDUCTORFS_TRY(write_file_atomically(AT_FDCWD, path_of(job.number), to_record(job), kMode));
     files_.insert(job.number);
   }
-  return true;
+  return {};
 }
 
 }  // namespace inductorfs::ledger

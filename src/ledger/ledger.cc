@@ -168,6 +168,8 @@ uint64_t Ledger::unexplained() const {
   return questions_.with([](const Questions& questions) { return questions.unexplained; });
 }
 
+std::string Ledger::history_trouble() const { return history_ ? history_->trouble() : std::string(); }
+
 bool Ledger::settle_questions(Deadline deadline) {
   const uint64_t asked = questions_.with([](const Questions& questions) { return questions.asked; });
   const auto is_done = [asked](const Questions& questions) {

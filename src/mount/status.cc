@@ -265,6 +265,11 @@ Json warnings_of(const StatusFacts& facts, const vfs::FileSystemStatus& files) {
                        " no reason that is known: this is a defect of inductorfs; report what inductorfs why-miss "
                        "--json says");
   }
+  if (const std::string why = facts.layers.ledger->history_trouble(); !why.empty()) {
+    warnings.push_back("what jobs found and missed is not kept for the next worker: " + why +
+                       ": it is tried again every 30 s; free some space on the disk of --store, or mend what the "
+                       "error names");
+  }
   if (!facts.server.wrong.empty()) warnings.push_back("the remote cannot be used: " + facts.server.wrong);
   if (facts.server.facts) {
     for (const std::string& warning : facts.server.facts->warnings) warnings.push_back(warning);

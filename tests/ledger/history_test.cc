@@ -207,11 +207,13 @@ TEST_F(HistoryTest, ADirectoryThatCannotBeMadeIsTriedAgain) {
   Worker one = worker();
   one.enter(UseKind::kNothing, graph_key('b'), job(1));
   one.history.save(one.books);
+  EXPECT_NE(one.history.trouble().find(directory()), std::string::npos) << one.history.trouble();
   ASSERT_TRUE(std::filesystem::remove(directory()));
   one.history.save(one.books);
   EXPECT_TRUE(worker().jobs().empty()) << "not yet";
   clock_.advance(History::kAfterFailure);
   one.history.save(one.books);
+  EXPECT_EQ(one.history.trouble(), "");
   EXPECT_EQ(worker().jobs().size(), 1U);
 }
 

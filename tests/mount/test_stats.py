@@ -2,6 +2,7 @@
 """What an operator sees of jobs: `stats`, `jobs` and `why-miss`."""
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -164,6 +165,19 @@ def test_a_program_without_an_interpreter_is_no_job(root, cluster, tmp_path):
     assert not name.exists()
     after = query(node, "stats")["all"], query(node, "jobs")
     assert after[0] == before[0] and len(after[1]["jobs"]) == len(before[1]["jobs"])
+
+
+def test_status_says_that_the_history_is_not_kept(cluster):
+    node = cluster.quick("a")
+    node.unmount()
+    shutil.rmtree(node.store / "ledger", ignore_errors=True)
+    (node.store / "ledger").write_text("a file is in the way")
+    node.start()
+    with Job(node, artefacts.code("never")):
+        (told,) = wait_until(lambda: [one for one in node.status()["warnings"] if "not kept for the next worker" in one], 20, "the warning")
+    assert f"{node.store}/ledger" in told and "free some space" in told.rsplit("; ", 1)[1], told
+    found = json.loads(node.cli("doctor", node.cache, "--json").out)
+    assert [one["remedy"].startswith("free some space") for one in found if told in one["what"]] == [True], found
 
 
 def test_sync_without_time_says_that_it_had_none(cluster):

@@ -102,10 +102,13 @@ class Ledger {
   void stop_asking();
   /// Returns how many of them had no reason that is known (kUnexplained): a defect.
   [[nodiscard]] uint64_t unexplained() const;
+  /// Returns why what is kept for the next worker could not be written when that was last tried; empty if it was.
+  /// Never blocks.
+  [[nodiscard]] std::string history_trouble() const;
   static constexpr const char* kUnexplained = "unexplained";  ///< "reason" of such a miss
 
-  /// Returns the totals: {"since", "all": totals, "hour": totals, "saved_s", "users", "dropped"}; "users" has what the
-  /// programs of this user, or of all, came to.
+  /// Returns the totals: {"since", "all": totals, "hour": totals, "saved_s", "users", "dropped"};
+  /// "users" has what the programs of this user, or of all, came to.
   [[nodiscard]] config::Json stats(std::optional<uid_t> user) const;
   /// Returns the jobs of this user, or of all, the last one first.
   [[nodiscard]] config::Json jobs(std::optional<uid_t> user) const;

@@ -177,10 +177,14 @@ void Books::enter(const vfs::UseNotice& notice, const FoundJob& found, std::opti
 }
 
 void Books::enter_key(JobAccount& job, const layout::AskedKey& asked, const vfs::UseNotice& notice) {
-  JobAccount::Key beyond;
   const uint64_t hash = hash_of(asked.key);
-  const bool is_kept = job.keys.contains(hash) || job.keys.size() < kMostKeys;
-  JobAccount::Key& key = is_kept ? job.keys[hash] : beyond;
+  if (!job.keys.contains(hash) && job.keys.size() >= kMostKeys) {
+    // Nobody knows whether it is the first use of its key.
+    ++job.not_counted;
+    ++totals_.not_counted;
+    return;
+  }
+  JobAccount::Key& key = job.keys[hash];
   if (notice.use == UseKind::kMade) {
     if (std::exchange(key.made, true)) return;
     set_saving(job, key, {});

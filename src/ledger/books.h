@@ -76,9 +76,10 @@ struct JobAccount {
   std::set<std::string> environments;
   /// The values that its processes have of each variable: threads and ranks of one job may differ.
   std::map<std::string, std::set<std::string>> variables;
-  uint64_t processes = 0;  ///< ever
-  uint64_t cpus = 0;       ///< FoundJob::cpus
-  std::set<pid_t> pids;    ///< of these, as far as there is room
+  uint64_t processes = 0;    ///< ever
+  uint64_t cpus = 0;         ///< FoundJob::cpus
+  uint64_t not_counted = 0;  ///< uses of keys beyond Books::kMostKeys: they make all figures lower bounds
+  std::set<pid_t> pids;      ///< of these, as far as there is room
 
   /// Finds the latest miss of this path; nullptr when it is not remembered.
   [[nodiscard]] Miss* miss_at(const std::string& path);
@@ -129,6 +130,7 @@ struct Totals {
   /// By user, vfs::kAnyUser for processes that cannot be seen and for users beyond the limit, and by program_of().
   std::map<uid_t, std::map<std::string, ProgramTally>> programs;
   uint64_t last_number = 0;  ///< of a job
+  uint64_t not_counted = 0;  ///< the jobs' since this worker began
 };
 
 /// The totals and the accounts of jobs. Needs external synchronisation.
@@ -165,7 +167,7 @@ class Books {
   /// The processes of a job that are looked at; a job of more has ended when these have.
   static constexpr size_t kMostProcesses = 256;
   static constexpr size_t kMostPids = 64;    ///< by which people find a job
-  static constexpr size_t kMostKeys = 4096;  ///< further ones count at each use
+  static constexpr size_t kMostKeys = 4096;  ///< uses of further ones: JobAccount::not_counted
   static constexpr size_t kMostValues = 8;   ///< of a variable, and environments
   /// Of misses of one family for one reason the first two are asked about, and then every fourth power: most are alike.
   /// Of those that vLLM names by its settings more.

@@ -266,7 +266,11 @@ void Ledger::close_ended() {
 }
 
 Json Ledger::stats(std::optional<uid_t> user) const {
-  Json report = books_->with([user](const Books& books) { return stats_report(books, user); });
+  Json report = books_->with([user](const Books& books) {
+    Json all = stats_report(books, user);
+    all["not_counted"] = books.totals().not_counted;
+    return all;
+  });
   report["dropped"] = queue_.with([](const Queue& queue) { return queue.dropped; });
   return report;
 }

@@ -175,6 +175,7 @@ Json record_without_misses(const JobAccount& job) {
           {"processes", job.processes},
           {"pids", job.pids},
           {"cpus", job.cpus},
+          {"not_counted", job.not_counted},
           {"saved_ns", job.saved.count()},
           {"slowest", {{"path", job.slowest.path}, {"waited_ns", job.slowest.waited.count()}}},
           {"tally", record_of(job.tally)},
@@ -260,6 +261,7 @@ std::optional<JobAccount> job_from(std::string_view text) {
     record.at("processes").get_to(job.processes);
     record.at("pids").get_to(job.pids);
     record.at("cpus").get_to(job.cpus);
+    job.not_counted = record.value("not_counted", uint64_t{0});
     read_figures(record, job);
     return job;
   } catch (const std::exception&) {

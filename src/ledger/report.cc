@@ -271,6 +271,7 @@ Json job_report(const JobAccount& job, const std::vector<const JobAccount*>& oth
   report["ended"] = config::utc(job.ended);
   report["seconds"] = static_cast<uint64_t>(std::max<std::time_t>(job.last_use - job.started, 0));
   report["processes"] = job.processes;
+  report["not_counted"] = job.not_counted;
   report["pids"] = job.pids;
   report["saved_s"] = seconds_of(job.saved);
   report["slowest"] = Json::object({{"path", job.slowest.path}, {"waited_s", seconds_of(job.slowest.waited)}});

@@ -70,6 +70,16 @@ TEST_F(BooksTest, AKeyCountsOnceForEachJob) {
   EXPECT_EQ(books_.jobs().size(), 2U);
 }
 
+TEST_F(BooksTest, KeysBeyondTheLimitAreSaidToBeLeftOut) {
+  constexpr int kFurther = 3;
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < static_cast<int>(Books::kMostKeys) + kFurther; ++i) enter(UseKind::kNothing, code(i), job(1));
+  }
+  EXPECT_EQ(sum_of(books_.totals().tally).misses(), Books::kMostKeys) << "and no key twice";
+  EXPECT_EQ(job_report(*books_.jobs().front(), {}, {}).at("not_counted"), 2 * kFurther);
+  EXPECT_EQ(books_.totals().not_counted, 2U * kFurther);
+}
+
 TEST_F(BooksTest, WhatAJobMadeItselfIsNoHit) {
   enter(UseKind::kNothing, graph_key('b'), job(1));
   enter(UseKind::kNothing, graph_key('b'), job(1));

@@ -107,7 +107,7 @@ class Ledger {
   [[nodiscard]] std::string history_trouble() const;
   static constexpr const char* kUnexplained = "unexplained";  ///< "reason" of such a miss
 
-  /// Returns the totals: {"since", "all": totals, "hour": totals, "saved_s", "users", "dropped"};
+  /// Returns the totals: {"since", "all": totals, "hour": totals, "saved_s", "users", "dropped", "not_counted"};
   /// "users" has what the programs of this user, or of all, came to.
   [[nodiscard]] config::Json stats(std::optional<uid_t> user) const;
   /// Returns the jobs of this user, or of all, the last one first.

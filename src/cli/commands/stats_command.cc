@@ -150,6 +150,9 @@ std::string job_text(const Json& job) {
   const Json& saved = part_of(job, "saved_s");
   if (saved.is_number() && saved.get<double>() > 0)
     text += "    saved at least " + seconds_at(job, "saved_s") + " of compiling\n";
+  if (const uint64_t uses = number_at(job, "not_counted"); uses > 0) {
+    text += "    all figures are lower bounds: " + std::to_string(uses) + " uses of more keys are not counted\n";
+  }
   for (const Json& hint : part_of(job, "hints")) text += "    hint: " + config::plain_item(hint) + "\n";
   return text;
 }
@@ -194,6 +197,11 @@ std::string stats_text(std::string_view json) {
   text += leases_line(part_of(stats, "leases"));
   if (const uint64_t dropped = number_at(stats, "dropped"); dropped > 0) {
     text += line("not counted", std::to_string(dropped) + " uses, because too many came at once");
+  }
+  if (const uint64_t uses = number_at(stats, "not_counted"); uses > 0) {
+    text += line("not counted", std::to_string(uses) +
+                                    " uses of more keys than are told apart in one job, since the "
+                                    "last start of the daemon, so all figures of keys are lower bounds");
   }
   return text + line("", "counted once for each job; what the kernel answers from its cache is not seen");
 }

@@ -5,9 +5,11 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "inductorfs/base/text.h"
 #include "inductorfs/remote/remote.h"
 
 namespace inductorfs::remote {
@@ -76,6 +78,9 @@ class FakeSink final : public BlobSink {
   codec::Digest current_;
   bool begun_ = false;
 };
+
+/// A command in one line, whose text must stay.
+inline std::vector<std::string_view> words_of(const std::string& line) { return parts_of(line, ' '); }
 
 inline Deadline soon() { return Deadline::after(Milliseconds(20000)); }
 

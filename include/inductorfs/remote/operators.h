@@ -111,7 +111,7 @@ class Operators {
   }
   [[nodiscard]] virtual Result<OrdersNow> read_orders(Deadline /*deadline*/) { return fail(ErrorCode::kNotSupported); }
   /// Replaces the orders if they still are `before`, and answers false if they are not. They live for two lifetimes of
-  /// blobs, which each heartbeat now and then begins anew. kInvalid over kOrdersLimit.
+  /// blobs, which each sweep (Index::sweep) begins anew. kInvalid over kOrdersLimit.
   [[nodiscard]] virtual Result<bool> replace_orders(const std::string& /*before*/, const std::string& /*after*/,
                                                     Deadline /*deadline*/) {
     return fail(ErrorCode::kNotSupported);

@@ -19,6 +19,7 @@ struct ServerExamination {
   bool local = false;       ///< a Unix socket, or the loopback address by its number or as "localhost"
   bool tls = false;
   bool has_password = false;
+  bool administers = false;  ///< the user may read the rights of users of the server, which no mount needs
   std::map<std::string, std::string, std::less<>> info;  ///< the fields of INFO; empty if the user may not ask for it
   std::chrono::microseconds round_trip{0};               ///< the median of a few PINGs
   std::optional<std::chrono::seconds> clock_ahead;       ///< of the server before this host; negative: behind

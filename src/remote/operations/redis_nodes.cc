@@ -53,15 +53,14 @@ void note_writes(const std::vector<Reply>& replies, bool writes, WriteCondition&
   }
 }
 
-/// Puts a mount into a set of mounts by time, and begins its lifetime anew; then what is `more`. Returns why the server
-/// refused; empty if it took it.
+/// Puts a mount into a set of mounts by time, and begins its lifetime anew. Returns why the server refused; empty if it
+/// took it.
 Result<std::string> put_into(Conversation& channel, const std::string& key, const std::string& member,
-                             Milliseconds lifetime, std::vector<redis::Command> more) {
+                             Milliseconds lifetime) {
   const std::string lives = std::to_string(lifetime.count());
   const std::string most = std::to_string(kNodesLimit);
-  std::vector<redis::Command> commands = {{"EVAL", register_scope_script(), "1", key, member, lives, most},
-                                          {"PEXPIRE", key, lives}};
-  std::ranges::move(more, std::back_inserter(commands));
+  const std::vector<redis::Command> commands = {{"EVAL", register_scope_script(), "1", key, member, lives, most},
+                                                {"PEXPIRE", key, lives}};
   INDUCTORFS_TRY_ASSIGN(auto replies, channel.call_all(commands));
   // A key of another type is nobody's of ours, and would keep every mount out for good.
   if (replies[0].is_error() && replies[0].text.find("WRONGTYPE") != std::string::npos) {
@@ -89,7 +88,6 @@ Result<BeatAnswer> RedisRemote::beat(const std::string& id, std::string_view rec
   const NodeKeys keys(session_.options().prefix);
   const std::string node = keys.node(id);
   const std::string lifetime = std::to_string(kNodeLifetime.count());
-  const Lifetime orders_lifetime = Lifetime::of_scopes(session_.options());
   std::vector<redis::Command> commands = {{"GETRANGE", keys.orders, "0", last_byte_of_orders()}};
   if (writes) {
     commands.push_back({"SET", node, record, "PX", lifetime});
@@ -114,8 +112,7 @@ Result<BeatAnswer> RedisRemote::beat(const std::string& id, std::string_view rec
     // A server that was emptied, or has evicted the registry, names nobody; what it may not be asked is not known.
     const bool is_named = replies[2].kind == Reply::Kind::kString;
     if (!registers && is_named) return {};
-    INDUCTORFS_TRY_ASSIGN(answer.not_listed, put_into(channel, keys.registry, id, kRegistryLifetime,
-                                                      {{"PEXPIRE", keys.orders, orders_lifetime.text}}));
+    INDUCTORFS_TRY_ASSIGN(answer.not_listed, put_into(channel, keys.registry, id, kRegistryLifetime));
     return {};
   }));
   if (registers) shared_->registered.with([&](SteadyTime& last) { last = now; });
@@ -178,7 +175,7 @@ Result<void> RedisRemote::remember_node(const std::string& name, Deadline deadli
   if (name.empty() || name.size() > kNodeNameLimit) return fail(ErrorCode::kInvalid, "no name of a mount");
   const NodeKeys keys(session_.options().prefix);
   return session_.run(Use::kControl, deadline, [&](Conversation& channel) -> Result<void> {
-    INDUCTORFS_TRY_ASSIGN(const auto why, put_into(channel, keys.seen, name, kMissingLifetime, {}));
+    INDUCTORFS_TRY_ASSIGN(const auto why, put_into(channel, keys.seen, name, kMissingLifetime));
     return why.empty() ? Result<void>() : fail(ErrorCode::kNotPermitted, why);
   });
 }

@@ -227,6 +227,10 @@ class Sweep {
     const auto day = std::chrono::duration_cast<Milliseconds>(session_.options().blob_lifetime) / kRenewalsPerLifetime;
     const std::string lease = std::to_string(std::max(day, Milliseconds(1)).count());
     INDUCTORFS_TRY(remover_.hold(channel));
+    // Here, and not in each heartbeat: who may set the lifetime of orders could end them.
+    const NodeKeys nodes(session_.options().prefix);
+    const Lifetime lifetime = Lifetime::of_scopes(session_.options());
+    INDUCTORFS_TRY(talk_done(channel.call({"PEXPIRE", nodes.orders, lifetime.text})));
     return talk_done(channel.call({"SET", keys_.sweeper, kRested, "PX", lease}));
   }
 

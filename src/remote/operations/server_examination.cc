@@ -58,6 +58,9 @@ Result<ServerExamination> examine_one(const redis::Endpoint& endpoint, Deadline 
     }
     add_info(reply.text, found.info);
   }
+  const std::string user = endpoint.user.empty() ? "default" : endpoint.user;
+  INDUCTORFS_TRY_ASSIGN(const Reply rights, connection->call({"ACL", "GETUSER", user}, patience()));
+  found.administers = !rights.is_error();
   INDUCTORFS_TRY(measure(*connection, patience(), found));
   return found;
 }

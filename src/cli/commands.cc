@@ -32,6 +32,7 @@ constexpr CommandRow kCommands[] = {
     {"purge", "Remove what is selected from the cluster and from all its mounts; without --yes only count it",
      purge_command},
     {"key", "Make a signing key, or show what a key's file has", key_command},
+    {"acl", "Print the command that gives a user of the server the rights that a role needs, and no more", acl_command},
     {"gpu-probe", "", gpu_probe_command},
     {"package-facts", "", package_facts_command},
     {"host-facts", "", host_facts_command},

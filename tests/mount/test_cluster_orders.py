@@ -311,3 +311,29 @@ def test_a_mount_that_may_only_read_works_and_says_that_it_is_not_listed(cluster
     assert a.cli("freeze", "--lift", a.cache).code == 0
     appears(reader.cache / path)
     assert reader.log.read_text().count("mount.not_listed") == 1
+
+
+def test_mounts_and_an_operator_need_no_more_rights_than_acl_prints(cluster):
+    url = {}
+    for role in ("publisher", "sweeper", "consumer", "operator"):
+        cluster.redis.command(*run([PROGRAM, "acl", role]).out.split())
+        cluster.redis.command("ACL", "SETUSER", f"inductorfs-{role}", "nopass")
+        url[role] = cluster.redis.url.replace("unix://", f"unix://inductorfs-{role}@")
+    writer, sweeper = cluster.node("writer", remote=url["publisher"], options=cluster.options()), cluster.node("sweeper", remote=url["sweeper"], options=cluster.options())
+    reader = cluster.node("reader", remote=url["consumer"], options=(*cluster.options(), "--read-only"))
+    share(writer, reader, "first")
+    path = share(sweeper, reader, "second")
+    operator = ("--remote", url["operator"])
+    wait_until(lambda: {str(writer.cache), str(sweeper.cache)} <= mountpoints(listed(writer, *operator)), 20, "both to be listed")
+    archive = cluster.directory / "archive"
+    for words, comes in ((("export", archive, "--remote", url["consumer"]), appears), (("purge", "--all", "--yes", *operator), disappears),
+                         (("import", archive, "--remote", url["publisher"]), appears)):
+        done = run([PROGRAM, *words], writer.env(), 60)
+        assert done.code == 0, (words, done)
+        comes(reader.cache / path)
+    refused = run([PROGRAM, "freeze", writer.cache], writer.env(), 30)
+    assert refused.code == 1 and "NOPERM" in refused.err, refused
+    for node in (writer, sweeper, reader):
+        node.unmount()
+    denied = {entry[7] for entry in cluster.redis.command("ACL", "LOG")}
+    assert {key for key in denied if not key.endswith(b":sweep")} == {b"ifs1:{nodes}:orders"}, denied

@@ -130,6 +130,26 @@ def test_rights_that_lack_are_found(tmp_path):
         assert code == 0 and has(found["warning"], "does not tell this user about itself", "--read-only"), found
 
 
+def test_a_user_who_may_administer_the_server_is_found_and_none_of_a_role(tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text("secret\n")
+    with server(*WELL) as redis:
+        assert has(ask("--remote", redis.url)[1]["note"], "lets this user administer it", "inductorfs acl publisher")
+        redis.command("ACL", "SETUSER", "node", ">secret")
+        for role in ("consumer", "publisher", "sweeper", "operator"):
+            printed = run([PROGRAM, "acl", role, "--user", "node"])
+            assert printed.code == 0 and printed.out.count("\n") == 1, printed
+            redis.command(*printed.out.split())
+            code, found = ask("--remote", redis.url.replace("unix://", "unix://node@"), "--password-file", secret)
+            assert code == 0 and has(found["ok"], "is Redis ") and not has(found.get("note", []), "administer"), found
+
+
+@pytest.mark.parametrize("words", [("nobody",), ("publisher", "--prefix", "a*"), ("publisher", "--user", "a b"), ()])
+def test_a_line_that_would_be_another_is_not_printed(words):
+    done = run([PROGRAM, "acl", *words])
+    assert done.code == 2 and done.out == "" and done.err, done
+
+
 @contextlib.contextmanager
 def between(redis, delay=0.0, ahead=0):
     """A TCP server before the real one, which holds each answer back, or sets the clock that it tells."""

@@ -12,6 +12,7 @@
 #include "inductorfs/config/settings.h"
 #include "inductorfs/layout/selection.h"
 #include "inductorfs/remote/remote.h"
+#include "inductorfs/remote/rights.h"
 #include "inductorfs/remote/server_examination.h"
 
 /// What an operator asks of all mounts of a cluster: `inductorfs nodes`, `freeze` and `purge`.

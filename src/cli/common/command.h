@@ -56,6 +56,7 @@ struct CommandRow {
 [[nodiscard]] std::unique_ptr<Subcommand> freeze_command();
 [[nodiscard]] std::unique_ptr<Subcommand> purge_command();
 [[nodiscard]] std::unique_ptr<Subcommand> key_command();
+[[nodiscard]] std::unique_ptr<Subcommand> acl_command();
 [[nodiscard]] std::unique_ptr<Subcommand> gpu_probe_command();
 [[nodiscard]] std::unique_ptr<Subcommand> package_facts_command();
 [[nodiscard]] std::unique_ptr<Subcommand> host_facts_command();

@@ -133,6 +133,12 @@ void add_connection(const ServerExamination& server, std::vector<Diagnosis>& fin
 }
 
 void add_secrecy(const ServerExamination& server, std::vector<Diagnosis>& findings) {
+  if (server.administers) {
+    findings.push_back({server.local ? Kind::kNote : Kind::kWarning,
+                        server.address + " lets this user administer it: whoever has its password can empty it, or "
+                                         "read and change what others keep there",
+                        "make a user with the rights that inductorfs acl publisher prints, and name it in --remote"});
+  }
   if (server.local) return;
   if (!server.tls) {
     findings.push_back({Kind::kWarning,

@@ -182,7 +182,9 @@ Result<archive::Report> export_cluster(const config::Settings& settings, const a
                                        const std::string& file, const archive::OnProgress& progress) {
   CleanEnd end;
   Counters counters;
-  INDUCTORFS_TRY_ASSIGN(const auto remote, open_named(settings, counters));
+  config::Settings reading = settings;
+  reading.read_only = true;  // its user may lack other rights
+  INDUCTORFS_TRY_ASSIGN(const auto remote, open_named(reading, counters));
   INDUCTORFS_TRY_ASSIGN(const auto spool, Spool::make(counters, end));
   if (file == kStandard) {
     if (::isatty(STDOUT_FILENO) == 1) {

@@ -394,6 +394,8 @@ TEST(NodesText, SumsWhatIsToldAndTellsWhoIsBehind) {
   EXPECT_EQ(from(3), (Row{"-", "-", "-", "5", "-", "-", "-", "-", "1 s", "frozen"})) << "an earlier release tells less";
   EXPECT_NE(text.find("gone since 1970-01-01"), std::string::npos) << text;
   EXPECT_EQ(rows[5].back(), "stale");
+  const Json one{{"nodes", Json::array({answer.at("nodes").front()})}};
+  EXPECT_NE(nodes_text(one, 5000).find("\n1 mount; mounts that"), std::string::npos) << nodes_text(one, 5000);
   EXPECT_NE(text.find("\ntotal: 10 asked, 90% of them found, 2 made, 90 s saved\n3 mounts; "), std::string::npos)
       << text;
 }

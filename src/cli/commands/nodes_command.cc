@@ -20,7 +20,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr std::array kHead{"HOST",    "MOUNTPOINT", "VERSION", "UP",   "SCOPES", "QUEUED", "FOREIGN",
+constexpr std::array kHead{"HOST",    "MOUNTPOINT", "VERSION", "UP",   "SCOPES", "QUEUED", "KEPT",
                            "FETCHED", "ASKED",      "HITS",    "MADE", "SAVED",  "SEEN",   "STATE"};
 
 class NodesCommand final : public Subcommand {
@@ -143,7 +143,8 @@ std::string nodes_text(const Json& answer, std::time_t now) {
   const std::string unknown = text_at(about, "error");
   return table(rows) + "total: " + shown(total.asked) + " asked, " + total.rate() + " of them found, " +
          shown(total.made) + " made, " + in_time(total.saved_ms) + " saved\n" + std::to_string(mounts) +
-         " mounts; mounts that may only read the server, and what a full server has "
+         (mounts == 1 ? " mount" : " mounts") +
+         "; mounts that may only read the server, and what a full server has "
          "forgotten, are not listed\n" +
          (server.empty() ? "" : "server: " + server.substr(2) + "\n") +
          (unknown.empty() ? "" : "server: how full it is is not known: " + unknown + "\n");

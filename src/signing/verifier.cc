@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -138,19 +139,23 @@ class StatementVerifier::Examination {
   }
 
   std::vector<SignatureFinding> run() {
-    std::vector<size_t> left = take_known();
-    for (size_t at = 0; at < left.size(); at += remote::kCoveredLimit) {
-      ask(std::span(left).subspan(at, std::min(remote::kCoveredLimit, left.size() - at)));
+    std::vector<size_t> left(stated_.size());
+    std::iota(left.begin(), left.end(), size_t{0});
+    // What the statements of one question cover is known before the next one.
+    for (left = unknown_of(left); !left.empty(); left = unknown_of(left)) {
+      const auto some = std::span(left).first(std::min(remote::kCoveredLimit, left.size()));
+      ask(some);
+      left.erase(left.begin(), left.begin() + static_cast<ptrdiff_t>(some.size()));
     }
     return std::move(findings_);
   }
 
  private:
-  std::vector<size_t> take_known() {
+  std::vector<size_t> unknown_of(std::span<const size_t> entries) {
     std::vector<size_t> left;
     const SteadyTime now = verifier_.clock_.now();
     verifier_.state_->with([&](const State& state) {
-      for (size_t i = 0; i < stated_.size(); ++i) {
+      for (const size_t i : entries) {
         auto finding = state.known(scope_, stated_[i], now, verifier_.seconds());
         if (finding) findings_[i] = *std::move(finding);
         if (!finding) left.push_back(i);
@@ -328,6 +333,16 @@ std::vector<SignatureFinding> StatementVerifier::examine(const std::string& scop
 std::optional<SignatureFinding> StatementVerifier::known(const std::string& scope, const codec::Entry& entry) const {
   const codec::Digest stated = trust::stated(entry);
   return state_->with([&](const State& state) { return state.known(scope, stated, clock_.now(), seconds()); });
+}
+
+void StatementVerifier::forget(const std::string& scope, std::span<const codec::Entry> entries) {
+  state_->with([&](State& state) {
+    OfScope& of = state.scopes[scope];
+    for (const codec::Entry& entry : entries) {
+      const codec::Digest stated = trust::stated(entry);
+      state.entries -= of.bad.erase(stated) + of.covered.erase(stated);
+    }
+  });
 }
 
 std::string cover_key(const codec::Entry& entry) {

@@ -74,6 +74,8 @@ class StatementVerifier {
                                                       Deadline deadline);
   /// Says what is known of an entry without asking; nothing if it has to be asked for.
   [[nodiscard]] std::optional<SignatureFinding> known(const std::string& scope, const codec::Entry& entry) const;
+  /// Forgets these, because somebody has signed them.
+  void forget(const std::string& scope, std::span<const codec::Entry> entries);
 
  private:
   struct State;

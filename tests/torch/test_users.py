@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from inductorfs_testing import places
+from inductorfs_testing import documented, places
 from inductorfs_testing.fixtures import Cluster, lack
 from inductorfs_testing.users_jobs import begin
 
@@ -22,7 +22,12 @@ def node():
         made.cache.chmod(0o1777)
         shutil.copytree(places.WORKLOADS, made.root / "workloads")
         (made.root / "held").mkdir()
-        yield made.start()
+        made.start()
+        team = made.cache / "team"
+        team.mkdir()
+        team.chmod(0o1777)
+        made._variables = documented.variables(made.cache, made.plain_env(), words=" --root team")
+        yield made
 
 
 def test_each_hits_what_the_other_compiled(node):

@@ -190,8 +190,8 @@ class EnvCommand final : public Subcommand {
  public:
   void add_to(Words& words) override {
     words.add_mountpoint(path_);
-    words.add("--root", &root_, "use this directory of the mount [the user's name in a shared mount, else the mount]",
-              "NAME");
+    words.add("--root", &root_,
+              "use this directory of the mount [the user's name where others use it too, else the mount]", "NAME");
     words
         .add("--format", &format_,
              "print them for a shell (sh), docker, a unit of systemd, a pod (k8s) or as json [sh]", "FORMAT")
@@ -224,7 +224,9 @@ class EnvCommand final : public Subcommand {
     // LOGNAME may say anything.
     const bool is_plain = !user.name.empty() && user.name.find('/') == std::string::npos && user.name.front() != '.';
     Result<void> fits;
-    if (root_.empty() && (is_shared || all_may_write(mountpoint, user.uid))) {
+    // The other formats are for jobs whose user is not known here.
+    const bool is_of_user = format_ == "sh" || format_ == "json";
+    if (root_.empty() && (is_shared || (is_of_user && all_may_write(mountpoint, user.uid)))) {
       root += "/" + (is_plain ? user.name : std::to_string(user.uid));
       fits = check_is_users(root, user.uid);
     }

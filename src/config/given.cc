@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "INDUCTORFS_";
 /// The program's own, between its processes and for its tests, and those of CONTRIBUTING.md, without the prefix.
-constexpr std::array<std::string_view, 45> kOthers{"BUILD",
+constexpr std::array<std::string_view, 46> kOthers{"BUILD",
                                                    "BUILD_DIR",
                                                    "CHAOS_SECONDS",
                                                    "CHAOS_SEED",
@@ -58,6 +58,7 @@ constexpr std::array<std::string_view, 45> kOthers{"BUILD",
                                                    "TEST_BACKING",
                                                    "TEST_SANITIZED",
                                                    "TIDY_JOBS",
+                                                   "TRIAL_ROUNDS",
                                                    "VENVS",
                                                    "VERSION",
                                                    "WIPE_STEPS"};

@@ -36,7 +36,8 @@ uint64_t PublisherSignature::next_serial() {
 Result<void> PublisherSignature::sign(const std::string& scope, std::span<const codec::Entry> entries,
                                       Deadline deadline) {
   const auto now = static_cast<uint64_t>(clock_.wall_now() / 1'000'000'000);
-  const auto findings = verifier_.examine(scope, entries, deadline);
+  // Not from memory: the cluster may have lost what it had, and then only this publish brings it back.
+  const auto findings = verifier_.examine(scope, entries, deadline, StatementVerifier::From::kCluster);
   std::map<codec::Digest, codec::Entry> by_hash;  // one that comes twice is signed once
   for (size_t i = 0; i < entries.size(); ++i) {
     if (!is_well_covered(findings[i], now)) by_hash.emplace(trust::stated(entries[i]), entries[i]);

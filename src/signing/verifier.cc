@@ -2,9 +2,10 @@
 #include "inductorfs/signing/verifier.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
-#include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "inductorfs/base/guarded.h"
@@ -21,10 +22,12 @@ constexpr Milliseconds kMinute{60'000};
 
 /// A statement whose signature is genuine, and what the keys of now say of its signer.
 struct Genuine {
+  std::string scope;
   std::shared_ptr<const trust::Signer> signer;
   trust::Decision by;
   uint64_t issued = 0;
   uint64_t expires = 0;
+  std::vector<codec::Digest> entries;
 };
 
 /// The keys that count.
@@ -42,7 +45,9 @@ struct Bad {
 struct OfScope {
   std::unordered_map<codec::Digest, std::shared_ptr<Genuine>> covered;  ///< by trust::stated()
   std::unordered_map<codec::Digest, Bad> bad;
-  SteadyTime minute{};  ///< since when these are counted
+  SteadyTime second{};  ///< since when these are counted
+  size_t bad_in_second = 0;
+  SteadyTime minute{};
   size_t bad_in_minute = 0;
   SteadyTime rests_until{};
 };
@@ -77,55 +82,87 @@ SignatureFinding without_statement() {
 
 struct StatementVerifier::State {
   std::shared_ptr<const Keys> keys = std::make_shared<const Keys>();
+  uint64_t epoch = 0;
   std::map<std::string, OfScope> scopes;
-  size_t entries = 0;  ///< in all of them
+  std::deque<std::shared_ptr<Genuine>> statements;  ///< those verified first in front
+  size_t covered = 0;                               ///< entries, in all scopes
+  size_t bad = 0;
   SteadyTime second{};
   size_t bad_in_second = 0;
+  SteadyTime looked{};    ///< at the clock
+  uint64_t next_end = 0;  ///< of the statements, Unix seconds
 
   [[nodiscard]] std::optional<SignatureFinding> known(const std::string& scope, const codec::Digest& entry,
                                                       SteadyTime now, uint64_t seconds) const {
     const auto of = scopes.find(scope);
     if (of == scopes.end()) return std::nullopt;
-    const auto covered = of->second.covered.find(entry);
-    if (covered != of->second.covered.end()) {
-      SignatureFinding finding = finding_of(*covered->second, seconds);
+    const auto covered_by = of->second.covered.find(entry);
+    if (covered_by != of->second.covered.end()) {
+      SignatureFinding finding = finding_of(*covered_by->second, seconds);
+      finding.epoch = epoch;
       if (finding.standing == Standing::kTrusted) return finding;  // somebody else may have signed it since
     }
-    const auto bad = of->second.bad.find(entry);
-    if (bad != of->second.bad.end() && now < bad->second.until) return bad->second.finding;
+    const auto found = of->second.bad.find(entry);
+    if (found != of->second.bad.end() && now < found->second.until) return found->second.finding;
     if (now < of->second.rests_until) {
       return not_now("too many signatures of this scope do not count: nothing of it is asked for during a minute");
     }
     return std::nullopt;
   }
 
-  /// Whether one more signature may be looked at that may not count.
-  [[nodiscard]] bool may_look(SteadyTime now) {
-    if (now - second >= kSecond) {
-      second = now;
-      bad_in_second = 0;
-    }
-    return bad_in_second < kBadAtOnce;
+  /// Whether one more signature of the scope may be looked at that may not count. A flood in one scope, or in many,
+  /// leaves something to each.
+  [[nodiscard]] bool may_look(OfScope& of, SteadyTime now) {
+    const auto begin = [now](SteadyTime& since, size_t& count) {
+      if (now - since < kSecond) return;
+      since = now;
+      count = 0;
+    };
+    begin(second, bad_in_second);
+    begin(of.second, of.bad_in_second);
+    if (of.bad_in_second < kBadOfAny) return true;
+    return of.bad_in_second < kBadAtOnce / 4 && bad_in_second < kBadAtOnce;
   }
 
-  static void note_bad(OfScope& of, size_t bad, SteadyTime now) {
+  void note_bad(OfScope& of, SteadyTime now) {
+    ++bad_in_second;
+    ++of.bad_in_second;
     if (now - of.minute >= kMinute) {
       of.minute = now;
       of.bad_in_minute = 0;
     }
-    of.bad_in_minute += bad;
-    if (of.bad_in_minute < kBadOfScope) return;
+    if (++of.bad_in_minute < kBadOfScope) return;
     of.rests_until = now + kMinute;
     of.bad_in_minute = 0;
   }
 
-  void make_room() {
-    if (entries < kMostEntries) return;
-    for (auto& [_, of] : scopes) {
-      of.covered.clear();
-      of.bad.clear();
+  void forget_bad() {
+    for (auto& [_, of] : scopes) of.bad.clear();
+    bad = 0;
+  }
+
+  void uncover(const Genuine& genuine) {
+    OfScope& of = scopes[genuine.scope];
+    for (const codec::Digest& entry : genuine.entries) {
+      const auto found = of.covered.find(entry);
+      if (found == of.covered.end() || found->second.get() != &genuine) continue;
+      of.covered.erase(found);
+      --covered;
     }
-    entries = 0;
+  }
+
+  void remember(std::shared_ptr<Genuine> genuine) {
+    while (covered + trust::kStatementEntries > kMostEntries && !statements.empty()) {
+      uncover(*statements.front());
+      statements.pop_front();
+    }
+    OfScope& of = scopes[genuine->scope];
+    for (const codec::Digest& entry : genuine->entries) {
+      covered += of.covered.insert_or_assign(entry, genuine).second ? 1 : 0;
+      bad -= of.bad.erase(entry);
+    }
+    next_end = std::min(next_end == 0 ? genuine->expires : next_end, genuine->expires);
+    statements.push_back(std::move(genuine));
   }
 };
 
@@ -138,33 +175,52 @@ class StatementVerifier::Examination {
     for (const codec::Entry& entry : entries) stated_.push_back(trust::stated(entry));
   }
 
-  std::vector<SignatureFinding> run() {
-    std::vector<size_t> left(stated_.size());
-    std::iota(left.begin(), left.end(), size_t{0});
-    // What the statements of one question cover is known before the next one.
-    for (left = unknown_of(left); !left.empty(); left = unknown_of(left)) {
-      const auto some = std::span(left).first(std::min(remote::kCoveredLimit, left.size()));
-      ask(some);
-      left.erase(left.begin(), left.begin() + static_cast<ptrdiff_t>(some.size()));
+  std::vector<SignatureFinding> run(From from) {
+    const uint64_t begun = verifier_.epoch();
+    std::vector<size_t> unknown;
+    for (size_t at = 0; at < stated_.size();) {
+      at = find_unknown(at, from, unknown);
+      if (!unknown.empty()) ask(unknown);
+      unknown.clear();
     }
+    if (verifier_.epoch() != begun) drop_stale();
     return std::move(findings_);
   }
 
  private:
-  std::vector<size_t> unknown_of(std::span<const size_t> entries) {
-    std::vector<size_t> left;
+  /// Answers from memory, beginning at `at`, until a question is full. Returns where it has stopped.
+  size_t find_unknown(size_t at, From from, std::vector<size_t>& unknown) {
     const SteadyTime now = verifier_.clock_.now();
+    const uint64_t seconds = verifier_.seconds();
+    return verifier_.state_->with([&](const State& state) {
+      for (; at < stated_.size() && unknown.size() < remote::kCoveredLimit; ++at) {
+        auto finding = from == From::kMemory || asked_.contains(stated_[at])
+                           ? state.known(scope_, stated_[at], now, seconds)
+                           : std::nullopt;
+        if (!finding) unknown.push_back(at);
+        if (finding) findings_[at] = *std::move(finding);
+      }
+      return at;
+    });
+  }
+
+  /// The keys have changed since: what was trusted may be so no more.
+  void drop_stale() {
+    const SteadyTime now = verifier_.clock_.now();
+    const uint64_t seconds = verifier_.seconds();
     verifier_.state_->with([&](const State& state) {
-      for (const size_t i : entries) {
-        auto finding = state.known(scope_, stated_[i], now, verifier_.seconds());
-        if (finding) findings_[i] = *std::move(finding);
-        if (!finding) left.push_back(i);
+      for (size_t i = 0; i < findings_.size(); ++i) {
+        if (findings_[i].standing != Standing::kTrusted) continue;
+        findings_[i] = state.known(scope_, stated_[i], now, seconds).value_or(not_now("the keys that count change"));
       }
     });
-    return left;
   }
 
   void ask(std::span<const size_t> some) {
+    const SteadyTime now = verifier_.clock_.now();
+    const bool may_look =
+        verifier_.state_->with([&](State& state) { return state.may_look(state.scopes[scope_], now); });
+    if (!may_look) return rest(some, now);
     std::vector<std::string> keys;
     for (const size_t i : some) keys.emplace_back(stated_[i].raw().substr(0, remote::kCoverKeySize));
     const auto ids = verifier_.statements_.find_statements(scope_, keys, deadline_);
@@ -173,7 +229,7 @@ class StatementVerifier::Examination {
     for (size_t i = 0; i < some.size(); ++i) by_id[(*ids)[i]].push_back(some[i]);
     if (const auto none = by_id.find(""); none != by_id.end()) {
       verifier_.unsigned_.add(none->second.size());
-      remember_bad(none->second, without_statement(), false);
+      remember_bad(none->second, without_statement());
       by_id.erase(none);
     }
     std::vector<std::string> wanted;
@@ -190,12 +246,19 @@ class StatementVerifier::Examination {
     }
   }
 
+  /// Until the second is over nothing more is read, so that a flood costs the link to the cluster as little.
+  void rest(std::span<const size_t> entries, SteadyTime now) {
+    const SignatureFinding finding = not_now("too many signatures that do not count were looked at");
+    remember_until(entries, finding, now + kSecond);
+  }
+
   void judge(std::span<const size_t> entries, std::string_view bytes) {
-    if (bytes.empty()) return remember_bad(entries, without_statement(), false);
+    if (bytes.empty()) return remember_bad(entries, without_statement());
     const SteadyTime now = verifier_.clock_.now();
-    const auto keys = verifier_.state_->with(
-        [&](State& state) { return state.may_look(now) ? state.keys : std::shared_ptr<const Keys>(); });
-    if (!keys) return say(entries, not_now("too many signatures that do not count were looked at"));
+    const auto keys = verifier_.state_->with([&](State& state) {
+      return state.may_look(state.scopes[scope_], now) ? state.keys : std::shared_ptr<const Keys>();
+    });
+    if (!keys) return rest(entries, now);
     const auto given = trust::SignedStatement::decode(bytes);
     trust::Verified verified;
     if (given) {
@@ -213,48 +276,54 @@ class StatementVerifier::Examination {
     SignatureFinding finding{Standing::kRefused, verified.verdict, signer ? signer->key.fingerprint() : std::string(),
                              verified.by.name, verified.why};
     verifier_.bad_.add();
-    remember_bad(entries, finding, true);
+    note_bad();
+    remember_bad(entries, finding);
   }
 
   void cover(std::span<const size_t> entries, const trust::Verified& verified,
              std::shared_ptr<const trust::Signer> signer, const std::shared_ptr<const Keys>& keys) {
-    const auto genuine = std::make_shared<Genuine>(
-        Genuine{std::move(signer), verified.by, verified.statement.issued, verified.statement.expires});
-    const bool is_current = verifier_.state_->with([&](State& state) {
-      if (state.keys != keys) return false;  // other keys count since
-      state.make_room();
-      OfScope& of = state.scopes[scope_];
-      for (const codec::Digest& entry : verified.statement.entries) {
-        auto& place = of.covered[entry];
-        state.entries += place ? 0 : 1;
-        place = genuine;
-        state.entries -= of.bad.erase(entry);
-      }
-      return true;
+    const auto genuine =
+        std::make_shared<Genuine>(Genuine{scope_, std::move(signer), verified.by, verified.statement.issued,
+                                          verified.statement.expires, verified.statement.entries});
+    SignatureFinding finding = not_now("the keys that count change");
+    verifier_.state_->with([&](State& state) {
+      if (state.keys != keys) return;
+      finding = finding_of(*genuine, verifier_.seconds());
+      finding.epoch = state.epoch;
+      state.remember(genuine);
     });
     std::vector<size_t> others;
     for (const size_t i : entries) {
       const bool is_named = std::ranges::binary_search(verified.statement.entries, stated_[i]);
       if (!is_named) others.push_back(i);
-      if (is_named) findings_[i] = is_current ? finding_of(*genuine, verifier_.seconds()) : not_now("the keys change");
+      if (is_named) findings_[i] = finding;
     }
+    asked_.insert(verified.statement.entries.begin(), verified.statement.entries.end());
+    if (others.empty()) return;
     SignatureFinding other = without_statement();
     other.why = "the statement that is said to cover it does not name it";
-    if (!others.empty()) remember_bad(others, other, true);
+    note_bad();
+    remember_bad(others, other);
   }
 
-  /// `is_costly`: a signature was verified for it.
-  void remember_bad(std::span<const size_t> entries, const SignatureFinding& finding, bool is_costly) {
+  void note_bad() {
     const SteadyTime now = verifier_.clock_.now();
     verifier_.state_->with([&](State& state) {
-      state.make_room();
       OfScope& of = state.scopes[scope_];
-      State::note_bad(of, entries.size(), now);
-      state.bad_in_second += is_costly ? 1 : 0;
-      for (const size_t i : entries) {
-        state.entries += of.bad.contains(stated_[i]) ? 0 : 1;
-        of.bad[stated_[i]] = {finding, now + verifier_.options_.ask_again};
-      }
+      state.note_bad(of, now);
+    });
+  }
+
+  void remember_bad(std::span<const size_t> entries, const SignatureFinding& finding) {
+    remember_until(entries, finding, verifier_.clock_.now() + verifier_.options_.ask_again);
+  }
+
+  void remember_until(std::span<const size_t> entries, const SignatureFinding& finding, SteadyTime until) {
+    verifier_.state_->with([&](State& state) {
+      if (state.bad + entries.size() > kMostBad) state.forget_bad();
+      OfScope& of = state.scopes[scope_];
+      for (const size_t i : entries)
+        state.bad += of.bad.insert_or_assign(stated_[i], Bad{finding, until}).second ? 1 : 0;
     });
     say(entries, finding);
   }
@@ -268,6 +337,7 @@ class StatementVerifier::Examination {
   const Deadline deadline_;
   std::vector<codec::Digest> stated_;
   std::vector<SignatureFinding> findings_;
+  std::unordered_set<codec::Digest> asked_;  ///< what the cluster's statements of this call cover
 };
 
 StatementVerifier::StatementVerifier(SignatureOptions options, remote::Statements& statements, Counters& counters,
@@ -284,50 +354,70 @@ StatementVerifier::~StatementVerifier() = default;
 
 uint64_t StatementVerifier::seconds() const { return static_cast<uint64_t>(clock_.wall_now() / 1'000'000'000); }
 
+uint64_t StatementVerifier::epoch() const {
+  return state_->with([](const State& state) { return state.epoch; });
+}
+
 size_t StatementVerifier::use_keys(trust::TrustedKeys trusted, trust::RevokedKeys revoked) {
-  return state_->with([&](State& state) {
-    state.keys = std::make_shared<const Keys>(Keys{std::move(trusted), std::move(revoked)});
-    for (auto& [_, of] : state.scopes) {
-      state.entries -= of.bad.size();
-      of.bad.clear();
-      of.rests_until = {};
-    }
-    return decide_again(state);
+  const auto keys = std::make_shared<const Keys>(Keys{std::move(trusted), std::move(revoked)});
+  state_->with([&](State& state) {
+    state.keys = keys;
+    ++state.epoch;
+    state.forget_bad();
+    for (auto& [_, of] : state.scopes) of.rests_until = {};
   });
+  return decide_again();
 }
 
 size_t StatementVerifier::look_at_clock() {
-  return state_->with([&](State& state) { return decide_again(state); });
+  const SteadyTime now = clock_.now();
+  const uint64_t wall = seconds();
+  const bool is_due = state_->with([&](State& state) {
+    if (now - state.looked < kMinute && (state.next_end == 0 || wall < state.next_end)) return false;
+    state.looked = now;
+    return true;
+  });
+  return is_due ? decide_again() : 0;
 }
 
-/// The signatures are genuine: what changes is whether their signers count.
-size_t StatementVerifier::decide_again(State& state) const {
+/// The signatures are genuine: what changes is whether their signers count. That is found out without the lock, which
+/// lookups wait for.
+size_t StatementVerifier::decide_again() {
+  using Key = std::pair<std::string, std::string>;  // scope, the signer's blob
+  std::map<Key, std::shared_ptr<const trust::Signer>> signers;
+  const auto keys = state_->with([&](const State& state) {
+    for (const auto& one : state.statements) signers.try_emplace({one->scope, one->signer->blob}, one->signer);
+    return state.keys;
+  });
   const uint64_t now = seconds();
-  size_t lost = 0;
-  for (auto& [scope, of] : state.scopes) {
-    const auto principals = options_.principals(scope);
-    std::map<std::string, trust::Decision> decided;  // by the signer's blob
-    std::map<const Genuine*, bool> counts;
-    for (auto& [_, genuine] : of.covered) {
-      if (counts.contains(genuine.get())) continue;
-      const auto [decision, is_new] = decided.try_emplace(genuine->signer->blob);
-      if (is_new) {
-        decision->second =
-            state.keys->trusted.decide(*genuine->signer, principals, trust::kNamespace, now, state.keys->revoked);
-      }
-      genuine->by = decision->second;
-      const bool is_good = finding_of(*genuine, now).standing == Standing::kTrusted;
-      counts.emplace(genuine.get(), is_good);
-      lost += is_good ? 0 : 1;
-    }
-    state.entries -= std::erase_if(of.covered, [&](const auto& one) { return !counts.at(one.second.get()); });
+  std::map<Key, trust::Decision> decided;
+  for (const auto& [key, signer] : signers) {
+    decided.emplace(key, keys->trusted.decide(*signer, options_.principals(key.first), trust::kNamespace, now,
+                                              keys->revoked, true));
   }
-  return lost;
+  return state_->with([&](State& state) -> size_t {
+    if (state.keys != keys) return 0;  // whoever has changed them decides
+    size_t lost = 0;
+    state.next_end = 0;
+    std::erase_if(state.statements, [&](const std::shared_ptr<Genuine>& one) {
+      const auto decision = decided.find({one->scope, one->signer->blob});
+      if (decision != decided.end()) one->by = decision->second;  // else it has come since, under these keys
+      const bool is_good = finding_of(*one, now).standing == Standing::kTrusted;
+      if (is_good) state.next_end = state.next_end == 0 ? one->expires : std::min(state.next_end, one->expires);
+      if (is_good) return false;
+      state.uncover(*one);
+      ++lost;
+      return true;
+    });
+    state.epoch += lost > 0 ? 1 : 0;
+    return lost;
+  });
 }
 
 std::vector<SignatureFinding> StatementVerifier::examine(const std::string& scope,
-                                                         std::span<const codec::Entry> entries, Deadline deadline) {
-  return Examination(*this, scope, entries, deadline).run();
+                                                         std::span<const codec::Entry> entries, Deadline deadline,
+                                                         From from) {
+  return Examination(*this, scope, entries, deadline).run(from);
 }
 
 std::optional<SignatureFinding> StatementVerifier::known(const std::string& scope, const codec::Entry& entry) const {
@@ -340,7 +430,8 @@ void StatementVerifier::forget(const std::string& scope, std::span<const codec::
     OfScope& of = state.scopes[scope];
     for (const codec::Entry& entry : entries) {
       const codec::Digest stated = trust::stated(entry);
-      state.entries -= of.bad.erase(stated) + of.covered.erase(stated);
+      state.bad -= of.bad.erase(stated);
+      state.covered -= of.covered.erase(stated);
     }
   });
 }

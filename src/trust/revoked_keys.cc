@@ -54,6 +54,16 @@ bool has_bit(const std::string& bitmap, uint64_t bit) {
   return ((static_cast<uint8_t>(bitmap[bitmap.size() - 1 - bit / 8]) >> (bit % 8)) & 1) != 0;
 }
 
+/// A key that is cut would revoke nothing. Of other types than ours only the form is known: a name, and strings.
+bool is_whole_key(std::string_view blob) {
+  WireReader reader(blob);
+  const std::string_view type = reader.string();
+  if (type == kKeyType) return PublicKey::from_blob(blob).has_value();
+  size_t parts = 0;
+  for (; reader.more(); ++parts) (void)reader.string();
+  return reader.complete() && !type.empty() && parts > 0;
+}
+
 }  // namespace
 
 Result<RevokedKeys> RevokedKeys::load(const std::string& path) {
@@ -90,7 +100,7 @@ Result<void> RevokedKeys::read_lines(std::string_view text, const std::string& n
     const std::string_view type = take_part(line, ' ');
     auto blob = from_base64(take_part(line, ' '));
     WireReader reader(blob ? std::string_view(*blob) : std::string_view());
-    if (!blob || reader.string() != type || type.empty()) {
+    if (!blob || reader.string() != type || (type != kCertificateType && !is_whole_key(*blob))) {
       return bad(number, "this is no public key: a line is TYPE BASE64 COMMENT, as a .pub file has it");
     }
     if (type == kCertificateType) {
@@ -128,6 +138,7 @@ bool RevokedKeys::read_section(uint8_t type, std::string_view data) {
   if (type == kCertificates) {
     OfAuthority of;
     of.authority = reader.string();
+    if (!of.authority.empty() && !is_whole_key(of.authority)) return false;
     (void)reader.string();  // reserved
     while (reader.more()) {
       const uint8_t part = reader.byte();
@@ -138,7 +149,7 @@ bool RevokedKeys::read_section(uint8_t type, std::string_view data) {
   }
   while (reader.more()) {
     const std::string_view one = reader.string();
-    if (type == kKeys && !one.empty()) {
+    if (type == kKeys && is_whole_key(one)) {
       sha256_.emplace(codec::digest_of(one).raw());
     } else if (type == kSha1 && one.size() == kSha1Size) {
       sha1_.emplace(one);

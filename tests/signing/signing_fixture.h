@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -44,14 +45,18 @@ class Asked final : public remote::Statements {
   Result<std::vector<std::string>> read_statements(const std::string& scope, std::span<const std::string> ids,
                                                    Deadline deadline) override {
     statements += ids.size();
+    if (while_reading) std::exchange(while_reading, {})();
     return inner_->read_statements(scope, ids, deadline);
   }
+  /// As a server that was started anew.
+  void empty() { inner_ = remote::open_memory(remote::make_memory_cluster()).statements; }
   size_t questions = 0;
   size_t statements = 0;
   bool is_away = false;
+  std::function<void()> while_reading;
 
  private:
-  const std::shared_ptr<remote::Statements> inner_ = remote::open_memory(remote::make_memory_cluster()).statements;
+  std::shared_ptr<remote::Statements> inner_ = remote::open_memory(remote::make_memory_cluster()).statements;
 };
 
 class VerifierTest : public trust::SshTools {

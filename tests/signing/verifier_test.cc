@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inductorfs/signing/verifier.h"
 
+#include <thread>
+
 #include "signing_fixture.h"
 
 namespace inductorfs::signing {
@@ -115,36 +117,104 @@ TEST_F(VerifierTest, AClusterThatIsAwayIsNoVerdict) {
   EXPECT_EQ(standing(entry("a")), Standing::kTrusted) << "at once";
 }
 
-TEST_F(VerifierTest, AFloodOfBadSignaturesCostsLittle) {
-  make_key("stranger");
-  const trust::SigningKey signing = key("stranger");
-  std::vector<codec::Entry> all;
-  for (int i = 0; i < 400; ++i) {
-    all.push_back(entry("bad/" + std::to_string(i)));
-    put(trust::sign_statement(signing, stating({all.back()}))->encode(), {all.back()});
+class VerifierFlood : public VerifierTest {
+ protected:
+  std::vector<codec::Entry> forge(int count, const std::string& scope) {
+    const trust::SigningKey signing = key("stranger");
+    std::vector<codec::Entry> all;
+    for (int i = 0; i < count; ++i) {
+      all.push_back(entry("bad/" + std::to_string(i)));
+      trust::TrustStatement statement = stating({all.back()});
+      statement.scope = scope;
+      const std::vector<std::string> keys{cover_key(all.back())};
+      const auto bytes = trust::sign_statement(signing, statement)->encode();
+      EXPECT_TRUE(cluster_.put_statement(scope, bytes, keys, kLong, soon()));
+    }
+    return all;
   }
-  const auto count = [](const std::vector<Standing>& found, Standing which) {
+  void SetUp() override {
+    VerifierTest::SetUp();
+    if (!IsSkipped()) make_key("stranger");
+  }
+  static ptrdiff_t count(const std::vector<Standing>& found, Standing which) {
     return std::ranges::count(found, which);
-  };
-  auto found = examine(all);
-  EXPECT_EQ(count(found, Standing::kRefused), static_cast<ptrdiff_t>(StatementVerifier::kBadAtOnce));
-  EXPECT_EQ(count(found, Standing::kNotNow), 300);
+  }
+};
+
+TEST_F(VerifierFlood, OfBadSignaturesCostsLittleAndReadsLittle) {
+  const auto all = forge(400, kScope);
+  EXPECT_EQ(count(examine(all), Standing::kRefused), 25) << "a quarter of those of a second";
+  const size_t asked = cluster_.statements;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(count(examine(all), Standing::kRefused), 25);
+  EXPECT_EQ(cluster_.statements, asked) << "nothing more is read in this second";
   clock_.advance(std::chrono::seconds(1));
-  EXPECT_EQ(count(examine(all), Standing::kRefused), 200) << "another hundred";
+  EXPECT_EQ(count(examine(all), Standing::kRefused), 50);
 }
 
-TEST_F(VerifierTest, AScopeOfManyThatDoNotCountRestsForAMinute) {
-  std::vector<codec::Entry> all;
-  for (size_t i = 0; i < StatementVerifier::kBadOfScope; ++i) all.push_back(entry("none/" + std::to_string(i)));
-  EXPECT_EQ(standing(entry("first")), Standing::kUnsigned);
-  (void)examine(all);
+TEST_F(VerifierFlood, OfManyScopesLeavesSomethingToEach) {
+  for (char digit = '1'; digit <= '8'; ++digit) {
+    const std::string scope(64, digit);
+    (void)examine(forge(60, scope), scope);
+  }
+  sign({entry("a")});
+  EXPECT_EQ(standing(entry("a")), Standing::kTrusted);
+}
+
+TEST_F(VerifierFlood, OfAScopeLetsItRestForAMinute) {
+  const auto all = forge(static_cast<int>(StatementVerifier::kBadOfScope), kScope);
+  sign({entry("honest")});
+  // What does not count is remembered for ten seconds, and 25 more are looked at in each.
+  for (size_t i = 0; i < all.size(); i += 25) {
+    EXPECT_EQ(standing(entry("none/" + std::to_string(i))), Standing::kUnsigned) << i;
+    (void)examine({all.begin() + static_cast<ptrdiff_t>(i), all.begin() + static_cast<ptrdiff_t>(i + 25)});
+    clock_.advance(std::chrono::seconds(1));
+  }
   const size_t asked = cluster_.questions;
-  EXPECT_EQ(standing(entry("later")), Standing::kNotNow);
+  EXPECT_EQ(standing(entry("honest")), Standing::kNotNow);
   EXPECT_EQ(cluster_.questions, asked);
   EXPECT_EQ(examine({entry("later")}, kOtherScope).front(), Standing::kUnsigned) << "others do not rest";
   clock_.advance(std::chrono::seconds(61));
-  sign({entry("later")});
-  EXPECT_EQ(standing(entry("later")), Standing::kTrusted);
+  EXPECT_EQ(standing(entry("honest")), Standing::kTrusted);
+}
+
+TEST_F(VerifierTest, ManyNamesThatNobodyHasSignedHideNothing) {
+  std::vector<codec::Entry> all;
+  for (size_t i = 0; i < 2 * StatementVerifier::kBadOfScope; ++i) all.push_back(entry("none/" + std::to_string(i)));
+  (void)examine(all);
+  sign({entry("a")});
+  EXPECT_EQ(standing(entry("a")), Standing::kTrusted);
+}
+
+TEST_F(VerifierTest, AnAnswerIsOfTheKeysOfItsEnd) {
+  sign({entry("a")});
+  sign({entry("b")});
+  EXPECT_EQ(standing(entry("a")), Standing::kTrusted);
+  const uint64_t before = found_[0].epoch;
+  cluster_.while_reading = [this] {
+    trust::RevokedKeys revoked;
+    ASSERT_TRUE(revoked.add_fingerprint(key("k").public_key().fingerprint()));
+    EXPECT_EQ(use("* " + line("k.pub"), revoked), 1U);
+  };
+  EXPECT_EQ(examine({entry("a"), entry("b")}), (std::vector{Standing::kNotNow, Standing::kRefused}));
+  EXPECT_GT(verifier_.epoch(), before);
+}
+
+TEST_F(VerifierTest, OtherThreadsChangeKeysDuringAnExamination) {
+  std::vector<codec::Entry> all;
+  for (int i = 0; i < 200; ++i) {
+    all.push_back(entry("all/" + std::to_string(i)));
+    sign({all.back()});
+  }
+  const trust::TrustedKeys trusted = trust::TrustedKeys::parse("* " + line("k.pub") + "\n", "trusted").value();
+  std::jthread changing([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      (void)verifier_.use_keys(trusted, {});
+      (void)verifier_.look_at_clock();
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    for (const Standing one : examine(all)) EXPECT_TRUE(one == Standing::kTrusted || one == Standing::kNotNow);
+  }
 }
 
 }  // namespace

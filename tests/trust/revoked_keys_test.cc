@@ -29,6 +29,33 @@ class RevokedKeysTest : public SshTools {
   }
 };
 
+/// A list that revokes nothing of what it is about would be taken for one that does.
+TEST_F(RevokedKeysTest, AreRefusedIfAKeyIsCut) {
+  const std::string blob = signer("k.pub").blob;
+  const auto is_read = [](const std::string& blob_of_line) {
+    return RevokedKeys::parse("ssh-ed25519 " + to_base64(blob_of_line) + "\n", "list").has_value();
+  };
+  ASSERT_TRUE(is_read(blob));
+  for (size_t size = 0; size < blob.size(); ++size) EXPECT_FALSE(is_read(blob.substr(0, size))) << size;
+  EXPECT_FALSE(is_read(blob + "x"));
+  // The same in a binary list: its key, and the authority of a certificate.
+  for (const char* const command :
+       {"ssh-keygen -q -k -f list k.pub", "echo serial: 1 | ssh-keygen -q -k -f list -s ca.pub -"}) {
+    ASSERT_EQ(run("rm -f list; " + std::string(command)), 0) << said;
+    const std::string whole = read("list");
+    ASSERT_TRUE(RevokedKeys::parse(whole, "list")) << command;
+    const std::string length{'\0', '\0', '\0', '\x20'};  // of the 32 bytes of an Ed25519 key
+    const size_t at = whole.find(length, whole.find("ssh-ed25519"));
+    ASSERT_NE(at, std::string::npos);
+    std::string other = whole;
+    other[at + 3] = '\x1f';
+    EXPECT_FALSE(RevokedKeys::parse(other, "list")) << command;
+    other = whole;
+    other[whole.find("ssh-ed25519")] = 'x';
+    EXPECT_TRUE(RevokedKeys::parse(other, "list")) << "a type that is not known is a key all the same";
+  }
+}
+
 TEST_F(RevokedKeysTest, AreReadFromALineEach) {
   make_key("rsa", "rsa");
   write("list", "# gone\n\n" + line("rsa.pub") + "\n  " + line("k.pub") + "\n");

@@ -61,9 +61,10 @@ class TrustedKeys {
   /// (Unix seconds). One line has to fit as a whole: its patterns match each principal; if it is a cert-authority, the
   /// certificate is of that authority, genuine, valid, and has each principal literally. A certificate is never taken
   /// for its plain key. If several lines do not fit, the answer is of the one that nearly did. Costs one verification
-  /// (150 us) if a certificate's authority is known, and none otherwise.
+  /// (150 us) if a certificate's authority is known, and none otherwise, nor if the certificate `is_genuine`, which a
+  /// decision before has found.
   [[nodiscard]] Decision decide(const Signer& signer, const std::vector<std::string>& needed, std::string_view space,
-                                uint64_t now, const RevokedKeys& revoked) const;
+                                uint64_t now, const RevokedKeys& revoked, bool is_genuine = false) const;
   [[nodiscard]] size_t size() const { return lines_.size(); }
 
   struct Line {

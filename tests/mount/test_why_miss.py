@@ -203,6 +203,7 @@ def test_a_purge_is_the_reason_after_an_upgrade_too(nodes):
     a.sync()
     assert a.cli("purge", "--family", "fxgraph", "--yes", a.cache).code == 0
     assert a.cli("upgrade", a.cache).code == 0
+    wait_until(lambda: a.status()["catalog"]["synced"], 40, "the index; before, that is the reason")
     with Job(a, graph.parent) as job:
         assert reason_of(a, job) == "purged"
 

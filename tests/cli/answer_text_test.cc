@@ -394,6 +394,10 @@ TEST(NodesText, SumsWhatIsToldAndTellsWhoIsBehind) {
   EXPECT_EQ(from(3), (Row{"-", "-", "-", "5", "-", "-", "-", "-", "1 s", "frozen"})) << "an earlier release tells less";
   EXPECT_NE(text.find("gone since 1970-01-01"), std::string::npos) << text;
   EXPECT_EQ(rows[5].back(), "stale");
+  EXPECT_EQ(text.find(" mounts are called "), std::string::npos) << text;
+  const Json first = answer.at("nodes").front();
+  EXPECT_NE(nodes_text({{"nodes", Json::array({first, first})}}, 5000).find("\n2 mounts are called "),
+            std::string::npos);
   const Json one{{"nodes", Json::array({answer.at("nodes").front()})}};
   EXPECT_NE(nodes_text(one, 5000).find("\n1 mount; mounts that"), std::string::npos) << nodes_text(one, 5000);
   EXPECT_NE(text.find("\ntotal: 10 asked, 90% of them found, 2 made, 90 s saved\n3 mounts; "), std::string::npos)

@@ -57,7 +57,10 @@ class ConfigCommand final : public Subcommand {
         (void)::fputs(mount::warning_line(caution).c_str(), stderr);
       }
     }
-    return print(action_ == "show" ? configuration_text(*settings, origin_) : "the configuration is right\n");
+    if (action_ == "show") return print(configuration_text(*settings, origin_));
+    return print(settings->remote.empty() ? "the configuration is right\n"
+                                          : "the configuration is right; its server was not asked: inductorfs doctor "
+                                            "with the same options does that\n");
   }
 
  private:

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <map>
 #include <optional>
+#include <span>
 
 #include "cli/common/answer_text.h"
 #include "cli/common/cluster_arguments.h"
@@ -141,12 +143,20 @@ std::string nodes_text(const Json& answer, std::time_t now) {
   const Json& about = config::part_of(answer, "server");
   const std::string server = server_text(about);
   const std::string unknown = text_at(about, "error");
+  std::map<std::string, size_t> names;
+  for (const Row& row : std::span(rows).subspan(1, mounts)) ++names[row[0] + ":" + row[1]];
+  std::string twice;
+  for (const auto& [name, count] : names) {
+    if (count < 2) continue;
+    twice += std::to_string(count) + " mounts are called " + name +
+             ": give their hosts names of their own, else nobody misses one of them that is gone\n";
+  }
   return table(rows) + "total: " + shown(total.asked) + " asked, " + total.rate() + " of them found, " +
          shown(total.made) + " made, " + in_time(total.saved_ms) + " saved\n" + std::to_string(mounts) +
          (mounts == 1 ? " mount" : " mounts") +
          "; mounts that may only read the server, and what a full server has "
          "forgotten, are not listed\n" +
-         (server.empty() ? "" : "server: " + server.substr(2) + "\n") +
+         twice + (server.empty() ? "" : "server: " + server.substr(2) + "\n") +
          (unknown.empty() ? "" : "server: how full it is is not known: " + unknown + "\n");
 }
 

@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <array>
+#include <climits>
 #include <utility>
 
 #include "inductorfs/base/fd.h"
@@ -81,6 +82,12 @@ PublicKey public_of(EVP_PKEY* key) {
   return made;
 }
 
+std::string absolute(const std::string& path) {
+  std::array<char, PATH_MAX> here{};
+  if (path.starts_with('/') || ::getcwd(here.data(), here.size()) == nullptr) return path;
+  return std::string(here.data()) + "/" + path;
+}
+
 Result<std::string> read_secret(const std::string& path) {
   constexpr int kHow = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
   auto file = open_at(AT_FDCWD, path, kHow);
@@ -108,7 +115,7 @@ Result<std::string> read_secret(const std::string& path) {
   }
   if (static_cast<uint64_t>(found.st_size) > SigningKey::kFileLimit) return bad_key(path, "it has more than 64 KiB");
   // In a directory of others another key may stand in its place tomorrow.
-  INDUCTORFS_TRY(check_trusted_file(std::filesystem::absolute(path).string()));
+  INDUCTORFS_TRY(check_trusted_file(absolute(path)));
   return read_whole(*file, path);
 }
 
@@ -209,7 +216,7 @@ Result<SigningKey> SigningKey::load(const std::string& path) {
 
 Result<void> SigningKey::take_certificate(const std::string& path) {
   // Whoever could write it could stop this mount, or have it sign under a certificate that nobody trusts.
-  const auto text = read_trusted_file(std::filesystem::absolute(path).string(), kFileLimit);
+  const auto text = read_trusted_file(absolute(path), kFileLimit);
   if (!text && text.error().code() == ErrorCode::kNotFound) return {};
   INDUCTORFS_TRY(text);
   std::string_view rest = *text;

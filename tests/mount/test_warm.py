@@ -66,6 +66,18 @@ def test_a_dry_run_says_what_is_here_without_the_server_and_fetches_nothing(clus
     assert said.code == 0 and f"{before['blobs']} of {before['blobs']} artefacts" in said.out and "compiled again" not in said.out, said.out
 
 
+def test_a_dry_run_answers_when_the_server_has_ended(cluster):
+    a = cluster.quick("a")
+    populate(a)
+    a.sync()
+    known = a.status()["catalog"]["entries"]
+    cluster.redis.kill()
+    said = a.cli("warm", a.cache, "--dry-run")
+    lines = said.out.splitlines()
+    assert said.code == 0 and len(lines) == 3 and lines[0].startswith("the server does not answer now ("), said
+    assert f"{known} entries of the cluster are known" in lines[1] and "0 groups wait" in lines[2], said
+
+
 def test_a_node_without_jobs_gets_what_its_first_job_will_use(cluster):
     cluster.directory.chmod(0o755)
     packages = environments.make(cluster.directory / "environment")

@@ -68,6 +68,9 @@ class WarmProgress {
   SteadyTime last_ = begin_;
 };
 
+/// Whoever asks whether the server's end would hurt waits for no server.
+constexpr int64_t kDryRunTimeout = 3;
+
 class WarmCommand final : public Subcommand {
  public:
   void add_to(Words& words) override {
@@ -91,6 +94,10 @@ class WarmCommand final : public Subcommand {
     WarmProgress progress(json_ || dry_run_);
     const Result<Json> done = repeat(progress, environment);
     progress.end();
+    if (!done && dry_run_ && !json_ && done.error().code() == ErrorCode::kUnavailable) {
+      const auto status = ask_daemon_at(path_, control::status_request(), kQueryPatience, environment);
+      if (status) return print(server_away_text(config::from_text(*status), done.error().text()));
+    }
     if (!done) return fail_query(done.error(), json_);
     const std::string text = dry_run_ ? without_server_text(*done) : warm_text(*done);
     const int printed = print(json_ ? config::to_pretty(*done) + "\n" : text);
@@ -122,7 +129,8 @@ class WarmCommand final : public Subcommand {
       const std::string waiting = text_at(report, "waiting");
       const SteadyTime now = std::chrono::steady_clock::now();
       if (waiting.empty()) moved = now;
-      if (now - moved > std::chrono::seconds(timeout_)) {
+      const int64_t most = dry_run_ ? std::min(timeout_, kDryRunTimeout) : timeout_;
+      if (now - moved > std::chrono::seconds(most)) {
         return fail(ErrorCode::kUnavailable, "the remote does not answer: " + path_ + ": " + waiting +
                                                  "; what has been fetched stays: run the command again later");
       }
@@ -191,6 +199,15 @@ std::string without_server_text(const Json& report) {
             " of " + std::to_string(number_at(report, "scopes")) + " scopes come from the server\n";
   }
   return text;
+}
+
+std::string server_away_text(const Json& status, const std::string& why) {
+  const Json& catalog = part_of(status, "catalog");
+  return "the server does not answer now (" + config::printable(why) +
+         ")\njobs go on with what is on this host: " + std::to_string(number_at(catalog, "entries")) +
+         " entries of the cluster are known, and " + human_bytes(number_at(part_of(status, "store"), "bytes")) +
+         " in the store; what is not there is compiled again\n" + std::to_string(number_at(catalog, "queued")) +
+         " groups wait to be published until it is back\n";
 }
 
 std::string not_complete_text(const Json& report, const std::string& mountpoint) {

@@ -48,6 +48,8 @@ namespace inductorfs::cli {
 [[nodiscard]] std::string warm_text(const config::Json& report);
 /// Returns what jobs would find here if the server ended now, in two to four lines.
 [[nodiscard]] std::string without_server_text(const config::Json& report);
+/// Returns the same of a server that does not answer, in three lines, from what `status` has. `why`: it does not.
+[[nodiscard]] std::string server_away_text(const config::Json& status, const std::string& why);
 /// Returns the error of a `warm` that did not fetch everything, with the reasons.
 [[nodiscard]] std::string not_complete_text(const config::Json& report, const std::string& mountpoint);
 

@@ -110,6 +110,9 @@ TEST_F(RedisLifetime, WhatAnybodyHasPutInTheirPlaceIsNoStatement) {
   run({"DEL", keys.covered});
   run({"SET", keys.covered, "text"});
   EXPECT_FALSE(remote.statements->find_statements(scope, {{one}}, soon()));
+  publish({entry("a", "x")});
+  EXPECT_TRUE(remote.index->sweep(scope, true, soon()).value().ours);
+  EXPECT_FALSE(remote.index->sweep(scope, false, soon()).value().ours) << "it rests all the same";
 }
 
 TEST_F(RedisLifetime, UseRenewsABlobOfWhoseTimeAPartIsOver) {

@@ -19,13 +19,6 @@ constexpr std::array<std::pair<const char*, Role>, 4> kRoles = {{{"publisher", R
                                                                  {"operator", Role::kOperator},
                                                                  {"sweeper", Role::kSweeper}}};
 
-/// What is one word to Redis and nothing special in a pattern: the characters of --prefix of a mount.
-bool is_plain(const std::string& text) {
-  constexpr size_t kMost = 64;
-  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-  return !text.empty() && text.size() <= kMost && text.find_first_not_of(kPlain) == std::string::npos;
-}
-
 class AclCommand final : public Subcommand {
  public:
   void add_to(Words& words) override {
@@ -38,7 +31,7 @@ class AclCommand final : public Subcommand {
   [[nodiscard]] Result<void> check() const override {
     for (const auto& [name, text] : {std::pair("--prefix", &prefix_), std::pair("--user", &user_)}) {
       if (text == &user_ && text->empty()) continue;
-      if (!is_plain(*text)) {
+      if (!remote::is_good_prefix(*text)) {
         return fail(ErrorCode::kInvalid, std::string(name) + ": give 1 to 64 characters: letters, digits and -_.");
       }
     }

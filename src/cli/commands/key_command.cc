@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "cli/common/answers.h"
@@ -27,11 +28,7 @@ constexpr std::string_view kPublic = "ssh-";
 std::string time_text(uint64_t seconds) {
   if (seconds == 0) return "always";
   if (seconds == UINT64_MAX) return "forever";
-  const auto time = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  char text[32] = "a time that no clock has";
-  if (::gmtime_r(&time, &parts) != nullptr) (void)std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
+  return config::utc(static_cast<std::time_t>(std::min<uint64_t>(seconds, INT64_MAX)));
 }
 
 Json json_of(const Signer& signer, const std::string& public_line) {

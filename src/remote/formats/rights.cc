@@ -33,6 +33,12 @@ constexpr Grant kGrants[] = {
 
 }  // namespace
 
+bool is_good_prefix(std::string_view prefix) {
+  constexpr size_t kMost = 64;
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !prefix.empty() && prefix.size() <= kMost && prefix.find_first_not_of(kPlain) == std::string_view::npos;
+}
+
 std::string acl_line(Role role, std::string_view prefix, std::string_view user) {
   std::string line = "ACL SETUSER " + std::string(user) + " on resetkeys resetchannels clearselectors -@all";
   for (const Grant& grant : kGrants) {

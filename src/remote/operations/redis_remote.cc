@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "inductorfs/remote/rights.h"
 #include "remote/operations/redis_operations.h"
 
 namespace inductorfs::remote {
 namespace {
 
-constexpr size_t kPrefixLimit = 64;
-
 /// What was announced is said again when a quarter of its lifetime has passed: a server that was away for a while, or
 /// one announcement that failed, does not make a scope in use look unused.
 constexpr int kAnnouncementsPerLifetime = 4;
-
-bool is_good_prefix(const std::string& prefix) {
-  return !prefix.empty() && prefix.size() <= kPrefixLimit &&
-         prefix.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
-             std::string::npos;
-}
 
 }  // namespace
 

@@ -151,7 +151,8 @@ std::string job_text(const Json& job) {
   if (saved.is_number() && saved.get<double>() > 0)
     text += "    saved at least " + seconds_at(job, "saved_s") + " of compiling\n";
   if (const uint64_t uses = number_at(job, "not_counted"); uses > 0) {
-    text += "    all figures are lower bounds: " + std::to_string(uses) + " uses of more keys are not counted\n";
+    text += "    the job used more keys than are told apart: " + std::to_string(uses) +
+            " uses are not counted, so all figures are lower bounds\n";
   }
   for (const Json& hint : part_of(job, "hints")) text += "    hint: " + config::plain_item(hint) + "\n";
   return text;
@@ -200,8 +201,8 @@ std::string stats_text(std::string_view json) {
   }
   if (const uint64_t uses = number_at(stats, "not_counted"); uses > 0) {
     text += line("not counted", std::to_string(uses) +
-                                    " uses of more keys than are told apart in one job, since the "
-                                    "last start of the daemon, so all figures of keys are lower bounds");
+                                    " uses, of more keys than are told apart in a job, since the daemon "
+                                    "started: all figures of keys are lower bounds");
   }
   return text + line("", "counted once for each job; what the kernel answers from its cache is not seen");
 }

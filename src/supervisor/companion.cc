@@ -33,6 +33,7 @@ const char* variables[kMostVariables + 1];
 /// In the child: never returns, and allocates nothing. It has its socket, what its tasks need, and nothing else of the
 /// mount's.
 [[noreturn]] void become(int program, int socket, const CompanionTask& task) {
+  (void)::setpgid(0, 0);  // its children go with it, also one that has not yet asked the kernel for that
   go_first();
   for (int fd = kRegionFd; fd < kFirstFreeFd; ++fd) {
     if (std::ranges::find(task.kept, fd) == task.kept.end()) (void)::close(fd);
@@ -80,7 +81,8 @@ void Companion::start(Time now) {
   if (!own_end_ || !program_) return;
   pid_ = ::fork();
   if (pid_ == 0) become(program_.get(), own_end_.get(), task_);
-  is_due_ = pid_ < 0;  // there is no room for it now
+  if (pid_ > 0) (void)::setpgid(pid_, pid_);  // whoever comes first
+  is_due_ = pid_ < 0;                         // there is no room for it now
 }
 
 void Companion::replace(Time now) const {
@@ -88,13 +90,17 @@ void Companion::replace(Time now) const {
 }
 
 void Companion::signal(int number) const {
-  if (pid_ > 0) (void)::kill(pid_, number);  // it is ours until it is reaped
+  if (pid_ > 0 && ::kill(-pid_, number) != 0) (void)::kill(pid_, number);  // it is ours until it is reaped
 }
 
 bool Companion::reap() {
   remains_.reap();
+  siginfo_t ended{};
+  const bool has_ended = pid_ > 0 && ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0;
+  if (!has_ended || ended.si_pid != pid_) return false;
+  (void)::kill(-pid_, SIGKILL);  // what it has left; until it is reaped its group has no other's number
   int status = 0;
-  if (pid_ <= 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  (void)::waitpid(pid_, &status, 0);
   const bool is_done = WIFEXITED(status) && WEXITSTATUS(status) == 0;  // its worker has gone
   if (!is_done) {
     const bool is_killed = WIFSIGNALED(status);

@@ -22,7 +22,8 @@ struct CompanionTask {
 /// A process that does for the worker what takes rights that the worker does not have: the examiner
 /// (include/inductorfs/fingerprint/examiner.h), the mounter (src/mount/mounter.h). Each worker has its own, of the same
 /// program. It is started anew when it ends, after a tenth of a second, and once a minute where it always ends at once;
-/// it ends when the worker has. Needs external synchronisation.
+/// it ends when the worker has. It leads a process group, and what it has started ends with it, also where that stands
+/// still. Needs external synchronisation.
 class Companion {
  public:
   explicit Companion(const CompanionTask& task) : task_(task) {}
@@ -33,6 +34,7 @@ class Companion {
   void start(int program, Time now);
   /// Kills it, unless it has hardly begun: whoever asked may have asked the one before.
   void replace(Time now) const;
+  /// To it and what it has started.
   void signal(int number) const;
   /// Starts another one where it has ended; to be called at each turn.
   void keep(Time now);

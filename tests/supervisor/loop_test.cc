@@ -6,6 +6,7 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,6 +86,7 @@ struct Shared {
   std::atomic<uint32_t> strangers{0};  ///< descriptors of the mount that an examiner or a mounter should not have
   std::atomic<uint32_t> mounters{0};
   std::atomic<uint32_t> leaves{0};
+  std::array<std::atomic<pid_t>, 3> stopped{};  ///< the child of each examiner, which stands still
 };
 
 Shared& map_shared(int fd) {
@@ -108,6 +110,17 @@ int be_worker_with_examiner(Shared& shared) {
   return 0;
 }
 
+/// A child that stands still before it has done anything, as one whose processor has been taken away.
+pid_t start_stopped_child() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  return child > 0 && ::waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status) ? child : -1;
+}
+
 /// The first one ends by itself, the others with their worker.
 int be_examiner(const char* memory) {
   Shared& shared = map_shared(::open(memory, O_RDWR | O_CLOEXEC));
@@ -115,6 +128,8 @@ int be_examiner(const char* memory) {
     const bool is_own = fd == kExaminerFd || fd == kRegionFd;  // the first free one is what was just opened
     if (!is_own && ::fcntl(fd, F_GETFD) >= 0) ++shared.strangers;
   }
+  const uint32_t before = shared.examiners.load();  // one at a time
+  if (before < shared.stopped.size()) shared.stopped.at(before) = start_stopped_child();
   const bool is_first = shared.examiners.fetch_add(1) == 0;
   if (is_first && shared.keeps_examiner) return 1;
   pollfd item{kExaminerFd, POLLIN, 0};
@@ -219,6 +234,16 @@ class WholeSupervisor : public ::testing::Test {
   static void put(takeover::Slot& slot, const fuse_in_header& header) {
     std::memcpy(slot.request(), &header, sizeof header);
   }
+  /// What a child of ours, or of one that has ended, ended with; none within the patience: -1, and it is killed.
+  static int ending_of(pid_t pid) {
+    const Deadline limit = Deadline::after(kPatience);
+    int status = -1;
+    while (::waitpid(pid, &status, WNOHANG) != pid) {
+      if (limit.passed() && ::kill(pid, SIGKILL) == 0) return -1;
+      (void)::poll(nullptr, 0, 5);
+    }
+    return status;
+  }
   int end() {
     int status = 0;
     (void)::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -294,9 +319,14 @@ TEST_F(WholeSupervisor, AllocatesNothingWhateverHappens) {
 TEST_F(WholeSupervisor, StartsAnotherExaminerWhenOneHasEndedOrIsSilent) {
   INDUCTORFS_NEEDS_NO_EMULATOR("execveat(2)");
   shared_->keeps_examiner = true;
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0) << "of what an examiner leaves";
   start({.crashes = 1});
   EXPECT_EQ(end(), 0);
   EXPECT_EQ(shared_->examiners, 3U);
+  for (const auto& child : shared_->stopped) {
+    ASSERT_GT(child, 0);
+    EXPECT_EQ(ending_of(child), SIGKILL) << "it goes with its examiner, whatever it was about to do";
+  }
   EXPECT_GE(shared_->mounters, 1U);
   EXPECT_EQ(shared_->leaves, 0U) << "the worker has said that nothing is left";
   EXPECT_EQ(shared_->strangers, 0U) << "they have nothing of the mount's";

@@ -115,10 +115,8 @@ void set_limits(const Launch& launch) {
   set_limit(RLIMIT_CPU, launch.seconds);
 }
 
-void drop_privileges(const Launch& launch) {
-  // Not for our own probe: the CUDA library of an ordinary user makes device nodes by a set-user-id program.
-  if (launch.bare) require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-  // A child of a child goes with it.
+/// A child of a child goes with it.
+void end_with_parent(const Launch& launch) {
   require(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
   if (getppid() != launch.parent) _exit(127);  // it died before that
 }
@@ -127,12 +125,14 @@ void drop_privileges(const Launch& launch) {
   arrange_descriptors(launch);
   go_first();
   reset_signals();
+  end_with_parent(launch);  // before it leaves its parent's group, which would be killed as well
   // A session of its own: with the caller's terminal another user's program could type into it.
   require(setsid() >= 0);
   require(chdir("/") == 0);
   (void)umask(077);
   if (launch.bare) set_limits(launch);
-  drop_privileges(launch);
+  // Not for our own probe: the CUDA library of an ordinary user makes device nodes by a set-user-id program.
+  if (launch.bare) require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
   (void)execve(launch.program, launch.arguments, launch.variables);
   give_up(errno);
 }

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "vfs/host.h"
 
@@ -84,6 +87,31 @@ TEST(WipeOfTwoSets, WhatWasListedIsRemovedWithItsSet) {
   const auto again = host.names().unlink(other->node, "__grp__k.json", caller);
   EXPECT_TRUE(!again && again.error().code() == ErrorCode::kNotFound) << "once, as on a local disk";
   EXPECT_FALSE(host.names().unlink(other->node, "never there", caller));
+}
+
+/// Whoever is told that a name is gone lists no set that went with it, however late the kernel learns of the names.
+TEST(WipeOfTwoSets, IsListedUnderItsOtherNameNoMoreWhenOneHasGone) {
+  const auto cluster = remote::make_memory_cluster();
+  Host host(cluster);
+  std::promise<void> stuck;
+  std::promise<void> goes_on;
+  host.kernel.on_name = [&stuck, &goes_on, first = true](vfs::NodeId, const std::string&) mutable {
+    if (!std::exchange(first, false)) return;
+    stuck.set_value();
+    goes_on.get_future().wait();
+  };
+  std::vector<vfs::NodeId> directories;
+  for (const char* seed : {"one", "two"}) {
+    const std::string key = triton_key_of(seed);
+    ASSERT_TRUE(host.triton_compile("triton/" + key, "first", own_pid()));
+    ASSERT_TRUE(host.sync());
+    ASSERT_TRUE(host.exists("triton/0/" + key + "/__grp__k.json"));
+    directories.push_back(host.look_up("triton/0/" + key)->node);
+    ASSERT_TRUE(host.unlink("triton/" + key + "/k.ttir"));
+    if (directories.size() == 1) stuck.get_future().wait();
+  }
+  EXPECT_TRUE(host.kernel.take_content(directories.back())) << "while it is told of a name of the first set";
+  goes_on.set_value();
 }
 
 TEST(WipeOfTwoSets, ShowsNotTheOneBecauseTheOtherIsMadeAgain) {

@@ -17,10 +17,12 @@ constexpr Milliseconds kWaitStep{500};
 
 void Notifier::start(KernelCache& kernel) {
   state_.with([](State& state) { state.stopped = false; });
+  kernel_ = &kernel;
   thread_ = start_thread("notify", [this, &kernel](const std::stop_token& stop) { run(stop, kernel); });
 }
 
 void Notifier::stop() {
+  kernel_ = nullptr;
   state_.notify_with([](State& state) {
     state.stopped = true;
     state.queue.clear();
@@ -48,6 +50,10 @@ void Notifier::wish_forgotten(NodeId parent, std::string name) {
 void Notifier::wish_content_forgotten(NodeId node) {
   const Notice notice{node, {}};
   (void)try_add({&notice, 1});  // a listing that stays shows a name that is not there, which is looked up in vain
+}
+
+void Notifier::forget_listing_now(NodeId directory) const {
+  if (KernelCache* const kernel = kernel_) kernel->forget_content(directory);
 }
 
 size_t Notifier::try_add(std::span<const Notice> notices, size_t most) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <set>
 #include <span>
@@ -42,6 +43,10 @@ class Notifier {
   void forget_content(NodeId node);
   /// Asks in the same way for a directory's listing to be forgotten.
   void wish_content_forgotten(NodeId node);
+  /// Has a directory's listing forgotten before this returns. For that the kernel takes no lock that an operation may
+  /// hold, unlike for a name, so that a thread that serves the kernel may do it (fs/fuse/inode.c:
+  /// fuse_reverse_inval_inode). Nothing happens before start() and after stop().
+  void forget_listing_now(NodeId directory) const;
 
  private:
   struct State {
@@ -53,6 +58,7 @@ class Notifier {
   [[nodiscard]] size_t try_add(std::span<const Notice> notices, size_t most = kLimit);
   void run(const std::stop_token& stop, KernelCache& kernel);
 
+  std::atomic<KernelCache*> kernel_ = nullptr;
   Guarded<State> state_;
   std::jthread thread_;
 };

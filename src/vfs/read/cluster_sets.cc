@@ -218,10 +218,10 @@ void ClusterSets::hide(const std::string& deleted, const std::vector<std::string
     if (path == deleted) {
       hide_name(directory, last_component(path));
     } else {
-      // It may have listed a set without showing it. The listing goes before the names, so that a program that finds
-      // one in it finds what the kernel keeps of the name, too, and may remove that (Overlay::unlink).
+      // It may have listed a set without showing it. A program that removes the one directory after the other is to
+      // find no name in the second listing that the kernel is told to forget meanwhile (shutil.rmtree).
       note_change(directory);
-      notifier_.wish_content_forgotten(directory->id);
+      notifier_.forget_listing_now(directory->id);
       drop(directory, &Notifier::wish_forgotten);
     }
   }

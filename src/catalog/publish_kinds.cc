@@ -325,6 +325,7 @@ Result<Publisher::Outcome> Publisher::publish_merged(const Item& item) {
     if (step.nothing_new) return done;
 
     remote::PublishGroup group{scope, {step.entry}, std::nullopt, std::nullopt};
+    INDUCTORFS_TRY(sign(scope, group.entries));
     group.replaces = remote::PublishGroup::Replaces{theirs ? std::optional(theirs->digest) : std::nullopt};
     INDUCTORFS_TRY_ASSIGN(auto sent, send(group));
     if (sent.refused) return std::move(*sent.refused);

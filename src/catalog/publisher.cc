@@ -25,6 +25,10 @@ constexpr Milliseconds kClaimPause{1'000};
 constexpr Milliseconds kParkedMost{600'000};
 constexpr size_t kLostBatch = 64;
 constexpr Milliseconds kLostPatience{2'000};
+/// For the cluster and for whoever signs.
+constexpr Milliseconds kSignPatience{5'000};
+/// Entries of one statement.
+constexpr size_t kSignedTogether = 256;
 constexpr Milliseconds kRenewPatience{10'000};
 
 }  // namespace
@@ -137,6 +141,19 @@ void Publisher::take_item(Durable& durable, Work& work, SteadyTime now) {
     work.readable = fail(ErrorCode::kCorrupt, "the queue's row is gone");
   } else {
     work.payload = std::move(**payload);
+    if (parts_.options.sign && !signed_.contains(*next)) take_ahead(durable, work);
+  }
+}
+
+void Publisher::take_ahead(Durable& durable, Work& work) {
+  size_t entries = durable.in_flight_item.paths.size();
+  for (const auto& [id, item] : durable.queue.items()) {
+    if (id == *work.id || item.scope != durable.in_flight_item.scope || signed_.contains(id)) continue;
+    entries += item.paths.size();
+    if (entries > kSignedTogether) break;
+    auto payload = durable.database.queued_payload(id);
+    if (!payload || !*payload) continue;  // its own turn tells
+    work.ahead.emplace_back(id, std::move(**payload));
   }
 }
 
@@ -169,7 +186,8 @@ void Publisher::publish_one(Work work) {
     if (decoded) {
       item.publish = std::move(*decoded);
       fail_point("publish.taken");
-      outcome = attempt(item);
+      const Result<void> is_signed = sign_with(item, work.ahead);
+      outcome = is_signed ? attempt(item) : Result<Outcome>(fail(is_signed.error()));
       fail_point("publish.sent");
     } else {
       work.readable = fail(std::move(decoded).error());
@@ -202,6 +220,32 @@ void Publisher::publish_one(Work work) {
   }
 }
 
+/// What is merged is signed when it is known (publish_merged).
+Result<void> Publisher::sign_with(const Item& item, const std::vector<std::pair<int64_t, std::string>>& ahead) {
+  const auto is_merged = [](const Publish& publish) { return publish.kind == Publish::Kind::kMerge; };
+  if (!parts_.options.sign || signed_.contains(item.id) || hopeless(item.publish)) return {};
+  std::vector<codec::Entry> entries;
+  if (!is_merged(item.publish)) entries = item.publish.entries;
+  for (const auto& [_, payload] : ahead) {
+    auto publish = decode_publish(payload);
+    if (!publish || is_merged(*publish)) continue;
+    entries.insert(entries.end(), std::make_move_iterator(publish->entries.begin()),
+                   std::make_move_iterator(publish->entries.end()));
+  }
+  INDUCTORFS_TRY(sign(item.publish.scope, entries));
+  signed_.insert(item.id);
+  for (const auto& [id, _] : ahead) signed_.insert(id);
+  return {};
+}
+
+/// A key that is missing comes back: nothing is given up for that, nor published without it.
+Result<void> Publisher::sign(const remote::ScopeId& scope, const std::vector<codec::Entry>& entries) {
+  if (!parts_.options.sign || entries.empty()) return {};
+  Result<void> done = parts_.options.sign(scope, entries, Deadline::after(kSignPatience));
+  if (done || done.error().code() == ErrorCode::kInvalid) return done;
+  return fail(ErrorCode::kUnavailable, done.error().text());
+}
+
 /// Not the cluster's absence, so that the others of the queue may fare better.
 void Publisher::park(const Item& item, const Error& error) {
   parts_.metrics.retries.add();
@@ -231,6 +275,7 @@ void Publisher::put_off(const Item& item, const std::string& why) {
 }
 
 void Publisher::try_later(const Item& item, const Error& error) {
+  signed_.clear();  // the server may come back without the statements
   parts_.metrics.retries.add();
   log::write_limited(log::Level::kWarning, "catalog.publish_failed", {{"error", error.to_string()}});
   retry_at_ = std::chrono::steady_clock::now() + backoff_.next();
@@ -297,6 +342,7 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
     }
     // Whoever is killed before its files are queued again leaves that to the next start.
     if (report.damaged) parts_.count_failure(durable.note_queue(false));
+    signed_.erase(item.id);
     // Should this fail, the group is published once more after a restart, which changes nothing.
     parts_.count_failure(durable.database.dequeue(item.id));
     durable.queue.remove(item.id);

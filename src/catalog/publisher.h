@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catalog/backoff.h"
@@ -56,13 +58,15 @@ class Publisher {
     std::optional<int64_t> id;
     std::string payload;
     uint64_t attempts = 0;
-    std::string path;  ///< one path of the group
+    std::string path;                                    ///< one path of the group
+    std::vector<std::pair<int64_t, std::string>> ahead;  ///< ids and payloads of groups that are to be signed with it
     Result<void> readable;
   };
 
   void tell_damage();
   [[nodiscard]] Work next_work(SteadyTime now);
   void take_item(Durable& durable, Work& work, SteadyTime now);
+  void take_ahead(Durable& durable, Work& work);
   void wait_for_work(uint64_t seen_wakes);
   void deliver(const std::vector<PublishReport>& reports);
 
@@ -70,6 +74,9 @@ class Publisher {
   /// Publishes one group. After an error, or an outcome with PublishState::kQueued, another attempt is made; the latter
   /// comes soon, and is nobody's failure.
   [[nodiscard]] Result<Outcome> attempt(const Item& item);
+  /// Signs the group, and with one signature those that follow it in its scope.
+  [[nodiscard]] Result<void> sign_with(const Item& item, const std::vector<std::pair<int64_t, std::string>>& ahead);
+  [[nodiscard]] Result<void> sign(const remote::ScopeId& scope, const std::vector<codec::Entry>& entries);
   bool show(const Item& item, const Outcome& outcome, std::vector<std::string>& changed);
   void finish(const Item& item, const Outcome& outcome);
   void gather_start(const Publish& publish, const std::string& root);
@@ -126,6 +133,7 @@ class Publisher {
   SteadyTime lost_retry_at_{};
   SteadyTime renew_at_{};
   bool told_damage_ = false;
+  std::set<int64_t> signed_;  ///< groups in the queue, signed since the cluster was away
 };
 
 /// Returns every path of a group.

@@ -83,6 +83,15 @@ bool declares_environment(const Settings& settings, const Environment& environme
          !environment("VIRTUAL_ENV").value_or("").empty();
 }
 
+Result<void> check_signing_key(const Settings& settings) {
+  if (settings.signing_key.empty()) return {};
+  const std::string why =
+      settings.remote.empty() ? "a mount without --remote publishes nothing" : why_nothing_is_published(settings);
+  if (why.empty()) return {};
+  return fail(ErrorCode::kInvalid, "--signing-key " + settings.signing_key + ": there is nothing to sign: " + why +
+                                       "; leave --signing-key out, or let it publish");
+}
+
 }  // namespace
 
 /// torch looks for these in its default directory, whatever TORCHINDUCTOR_CACHE_DIR says: the precompiled header of the
@@ -166,6 +175,7 @@ Result<void> complete(Settings& settings, const User& user, const Environment& e
                                          " without --remote: give the URL of the server with --remote, or leave the "
                                          "password out for a local mount");
   }
+  INDUCTORFS_TRY(check_signing_key(settings));
   if (settings.read_only && settings.compile_once.count() > 0) {
     return fail(ErrorCode::kInvalid,
                 "--compile-once and --read-only exclude each other, as a lease is written to the remote: give one");

@@ -161,7 +161,8 @@ Result<void> set_log_level(Settings& settings, const std::string& value, const s
   return {};
 }
 
-Result<void> set_prefix(Settings& settings, const std::string& value, const std::string&) {
+template <std::string Settings::*Field>
+Result<void> set_name(Settings& settings, const std::string& value, const std::string&) {
   const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';
@@ -170,7 +171,7 @@ Result<void> set_prefix(Settings& settings, const std::string& value, const std:
     return fail(ErrorCode::kInvalid,
                 "give 1 to " + std::to_string(kPrefixLimit) + " characters: letters, digits and -_.");
   }
-  settings.prefix = value;
+  settings.*Field = value;
   return {};
 }
 
@@ -224,6 +225,12 @@ constexpr std::array kMountOptions{
            set_path<&Settings::cert_file>},
     Option{"key-file", Kind::kText, "FILE", "", "use this private key for the client certificate",
            set_path<&Settings::key_file>},
+    Option{"signing-key", Kind::kText, "FILE", "",
+           "sign what this mount publishes with the private key in FILE (inductorfs key generate)",
+           set_path<&Settings::signing_key>},
+    Option{"cluster-name", Kind::kText, "NAME", "the prefix",
+           "name the cluster so in what is signed, on all its hosts; two clusters need two names",
+           set_name<&Settings::cluster_name>},
     Option{"store", Kind::kText, "DIR", "by user and mountpoint",
            "keep blobs, catalog, private files and log in this local directory", set_path<&Settings::store>},
     Option{"foreground", Kind::kSwitch, "", "false", "stay in the foreground and log to standard error",
@@ -299,7 +306,8 @@ constexpr std::array kMountOptions{
     Option{"cluster-winners", Kind::kSwitch, "", "false",
            "give this host's own tunings up where the cluster has others, which count from the next start on",
            set_switch<&Settings::cluster_winners>},
-    Option{"prefix", Kind::kText, "TEXT", defaults::kPrefix, "begin every key in the remote with TEXT", set_prefix},
+    Option{"prefix", Kind::kText, "TEXT", defaults::kPrefix, "begin every key in the remote with TEXT",
+           set_name<&Settings::prefix>},
     Option{"threads", Kind::kText, "N", kText<Settings::kThreads>, "answer the kernel with N threads",
            set_number<&Settings::threads, 1, kMostThreads>},
     Option{"allow-other", Kind::kToggle, "", "for root yes, else no", "let other users use the mount",

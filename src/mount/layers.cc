@@ -36,6 +36,7 @@
 #include "inductorfs/takeover/request_slots.h"
 #include "mount/cluster/orders.h"
 #include "mount/cluster/remote_options.h"
+#include "mount/cluster/signatures.h"
 #include "mount/mounter/mounter.h"
 #include "mount/mounter/places_watch.h"
 #include "mount/processes/asked_processes.h"
@@ -55,6 +56,8 @@ constexpr Milliseconds kEndPatience{15'000};
 /// For its password and certificates, which the mounter reads, while jobs wait: what is late is read again, and
 /// used then.
 constexpr Milliseconds kSecretPatience{1000};
+/// For the key with which it signs, which the mounter reads as well.
+constexpr Milliseconds kSignPatience{5000};
 /// For a look at the places of the facts that a job's own lookup may wait for.
 constexpr Milliseconds kPlacePatience{2000};
 
@@ -155,6 +158,12 @@ Result<std::unique_ptr<catalog::Catalog>> open_catalog(const config::Settings& s
   options.queue_limit = settings.queue_limit;
   options.keeps_local = config::why_nothing_is_published(settings);
   // Heartbeat; what is never published needs no permission.
+  if (layers.signatures) {
+    options.sign = [signatures = layers.signatures](const remote::ScopeId& scope, std::span<const codec::Entry> entries,
+                                                    Deadline deadline) {
+      return signatures->sign(scope, entries, deadline);
+    };
+  }
   options.awaits_permission = !settings.remote.empty() && options.keeps_local.empty();
   return catalog::Catalog::open(
       options, *layers.remote.blobs, *layers.remote.index, *layers.store,
@@ -275,6 +284,17 @@ Result<std::unique_ptr<host::ThisHost>> open_host(const config::Settings& settin
   return host;
 }
 
+/// A mount that is resumed goes on: until its key can be read, what it makes waits to be published.
+Result<void> open_signatures(const config::Settings& settings, const TakeoverState& takeover, Layers& layers) {
+  layers.signatures = std::make_shared<Signatures>(settings, takeover.mounter, takeover.mounter_stands_still,
+                                                   *layers.remote.statements, layers.counters);
+  Result<void> read = layers.signatures->read_key(Deadline::after(kSignPatience));
+  if (read) return {};
+  if (!takeover.resume) return is_passing(read.error()) ? read : wrong_option(read.error());
+  log::warning("mount.signing_key_not_read", {{"file", settings.signing_key}, {"why", read.error().what()}});
+  return {};
+}
+
 /// Whoever may write there could lead root's file operations elsewhere. What is below it the worker's user may have.
 Result<void> check_store(const std::string& path) {
   struct stat there {};
@@ -324,6 +344,8 @@ Result<std::unique_ptr<Layers>> open_in_order(const config::Settings& settings, 
     layers->secrets = std::make_shared<Secrets>(settings, takeover.mounter, takeover.mounter_stands_still);
   }
   INDUCTORFS_TRY_ASSIGN(layers->remote, open_remote(settings, id, takeover, *layers));
+  if (!settings.signing_key.empty() && !takeover.safe_mode)
+    INDUCTORFS_TRY(open_signatures(settings, takeover, *layers));
   const int64_t remote_time = lap();
 
   INDUCTORFS_TRY_ASSIGN(layers->catalog, open_catalog(settings, takeover.resume, *layers));

@@ -14,6 +14,7 @@
 #include "inductorfs/mount/sharing.h"
 #include "inductorfs/mount/worker_tree.h"
 #include "inductorfs/places/also.h"
+#include "mount/cluster/signatures.h"
 #include "mount/processes/asked_processes.h"
 #include "mount/processes/store_place.h"
 #include "mount/processes/worker_filter.h"
@@ -56,6 +57,7 @@ Json remote_part(const StatusFacts& facts) {
                {"refuses_since", config::utc(refusal.since)},
                {"publishes", !facts.settings.remote.empty() && why_nothing_is_published(facts.settings).empty()},
                {"read_only", facts.settings.read_only}};
+  if (facts.layers.signatures) part["signing_key"] = facts.layers.signatures->public_line();
   if (facts.server.facts) part.update(server_part(*facts.server.facts));
   if (facts.server.missing_nodes) part["missing_nodes"] = *facts.server.missing_nodes;
   return part;

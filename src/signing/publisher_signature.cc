@@ -17,11 +17,10 @@ bool is_well_covered(const SignatureFinding& finding, uint64_t now) {
 
 }  // namespace
 
-PublisherSignature::PublisherSignature(std::string cluster, const trust::SigningKey& key,
-                                       remote::Statements& statements, StatementVerifier& verifier, Counters& counters,
-                                       const Clock& clock)
+PublisherSignature::PublisherSignature(std::string cluster, Sign sign, remote::Statements& statements,
+                                       StatementVerifier& verifier, Counters& counters, const Clock& clock)
     : cluster_(std::move(cluster)),
-      key_(key),
+      sign_(std::move(sign)),
       statements_(statements),
       verifier_(verifier),
       clock_(clock),
@@ -52,7 +51,7 @@ Result<void> PublisherSignature::sign(const std::string& scope, std::span<const 
       statement.entries.push_back(trust::stated(entry));
       keys.push_back(cover_key(entry));
     }
-    INDUCTORFS_TRY_ASSIGN(const auto made, trust::sign_statement(key_, std::move(statement)));
+    INDUCTORFS_TRY_ASSIGN(const auto made, sign_(statement));
     INDUCTORFS_TRY(
         statements_.put_statement(scope, made.encode(), keys, std::chrono::seconds(kLifetimeSeconds), deadline));
     verifier_.forget(scope, some);

@@ -102,7 +102,8 @@ TEST(MountOptions, DefaultsThatHelpShowsAreThoseInForce) {
     const bool literal = option.kind == Option::Kind::kText && option.name != "store" && option.name != "python" &&
                          option.name != "log" && option.name != "ca-file" && option.name != "store-floor" &&
                          option.name != "user-bytes" && option.name != "trust" && option.name != "writers" &&
-                         option.name != "mode" && option.name != "owner" && !option.default_text.empty();
+                         option.name != "mode" && option.name != "owner" && option.name != "cluster-name" &&
+                         !option.default_text.empty();
     if (literal) values[std::string(option.name)] = {std::string(option.default_text)};
   }
   ASSERT_EQ(error_of(apply(values, "help", "/", shown)), "no error");

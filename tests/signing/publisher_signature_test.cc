@@ -13,10 +13,13 @@ class PublisherSignatureTest : public VerifierTest {
     for (size_t i = 0; i < count; ++i) entries.push_back(entry("many/" + std::to_string(i)));
     return entries;
   }
+  static PublisherSignature::Sign with(const trust::SigningKey& signing) {
+    return [&signing](const trust::TrustStatement& statement) { return trust::sign_statement(signing, statement); };
+  }
   size_t signed_now(const std::vector<codec::Entry>& entries, const std::string& name = "k") {
     const size_t before = counters_.snapshot()["signing.signed"];
     const trust::SigningKey signing = key(name);
-    PublisherSignature signature("cluster-1", signing, cluster_, verifier_, counters_, clock_);
+    PublisherSignature signature("cluster-1", with(signing), cluster_, verifier_, counters_, clock_);
     EXPECT_TRUE(signature.sign(kScope, entries, soon()));
     return counters_.snapshot()["signing.signed"] - before;
   }
@@ -69,7 +72,7 @@ TEST_F(PublisherSignatureTest, WhatTheClusterHasLostIsSignedAgain) {
 TEST_F(PublisherSignatureTest, AClusterThatIsAwayIsAnErrorAndSignsNothing) {
   cluster_.is_away = true;
   const trust::SigningKey signing = key("k");
-  PublisherSignature signature("cluster-1", signing, cluster_, verifier_, counters_, clock_);
+  PublisherSignature signature("cluster-1", with(signing), cluster_, verifier_, counters_, clock_);
   EXPECT_FALSE(signature.sign(kScope, many(2), soon()));
   EXPECT_EQ(counters_.snapshot()["signing.signed"], 0U);
 }

@@ -78,6 +78,9 @@ struct CatalogOptions {
   Milliseconds renew_pause{60'000};             ///< the pause between two batches of such reports
   bool is_resumed = false;         ///< jobs have seen the directories: what changed while nobody looked may be anything
   bool awaits_permission = false;  ///< publish only as permit_publishing() allows
+  /// Has statements of these entries of a scope written (signing::PublisherSignature::sign), before they are published.
+  /// If there is none, they are published unsigned.
+  std::function<Result<void>(const remote::ScopeId&, std::span<const codec::Entry>, Deadline)> sign;
   Milliseconds sweep_interval{3'600'000};  ///< how often to ask whether a scope is to be swept, jittered
 };
 

@@ -77,6 +77,8 @@ struct Settings {
   std::string ca_file;
   std::string cert_file;
   std::string key_file;
+  std::string signing_key;
+  std::string cluster_name;  ///< empty: `prefix`
   std::string store;
   bool foreground = false;
   std::string python;

@@ -25,6 +25,7 @@ namespace inductorfs::mount {
 
 class PlacesWatch;
 class Secrets;
+class Signatures;
 
 /// Owns the layers. Members are in the order of construction; destruction is the reverse.
 /// Needs external synchronisation.
@@ -38,6 +39,7 @@ struct Layers {
   std::shared_ptr<remote::WriteCondition> writes = std::make_shared<remote::WriteCondition>();  ///< of the remote
   std::shared_ptr<Secrets> secrets;                                                             ///< of the remote
   remote::Remote remote;
+  std::shared_ptr<Signatures> signatures;  ///< nullptr: nothing is signed
   std::string remote_refusal;  ///< why the server refused this mount when it was opened; empty if it did not
   std::unique_ptr<catalog::Catalog> catalog;
   std::unique_ptr<ledger::Ledger> ledger;

@@ -28,6 +28,13 @@ namespace {
 /// Each mount of a list has less time than one that was asked for.
 constexpr Milliseconds kListPatience{2'000};
 
+/// The comment of a public line, or the line where it has none.
+std::string name_of_key(const std::string& line) {
+  const size_t key = line.find(' ');
+  const size_t comment = key == std::string::npos ? key : line.find(' ', key + 1);
+  return comment == std::string::npos ? line : line.substr(comment + 1);
+}
+
 std::string remote_text(const Json& remote) {
   const auto configured = remote.find("configured");
   if (configured == remote.end() || !configured->is_boolean() || !configured->get<bool>()) return "none: a local cache";
@@ -40,6 +47,7 @@ std::string remote_text(const Json& remote) {
   }
   if (!up && !text_at(remote, "last_error").empty()) text += ": " + text_at(remote, "last_error");
   if (up && !text_at(remote, "refuses_writes").empty()) text += ", REFUSES WRITES";
+  if (const auto signer = text_at(remote, "signing_key"); !signer.empty()) text += "; signs as " + name_of_key(signer);
   if (flag_at(remote, "read_only")) return text + "; --read-only: this mount changes nothing there";
   if (remote.contains("publishes") && !flag_at(remote, "publishes"))
     text += "; --no-publish: what jobs write stays here";

@@ -37,6 +37,7 @@
 #include "mount/mounter/mounter_task.h"
 #include "mount/mounter/notes.h"
 #include "mount/processes/secrets.h"
+#include "mount/processes/statement_signer.h"
 
 namespace inductorfs::mount {
 
@@ -385,7 +386,10 @@ void add_place_tasks(const MounterTask& task, Tasks& tasks) {
 }
 
 Tasks tasks_of(const MounterTask& task) {
-  Tasks tasks = Secrets::tasks(task.secrets);
+  std::map<std::string, std::string> secrets = task.secrets;
+  const auto signing_key = secrets.extract(kSigningKey);
+  Tasks tasks = Secrets::tasks(secrets);
+  if (!signing_key.empty()) tasks.emplace(StatementSigner::kTask, StatementSigner::task(signing_key.mapped()));
   add_mount_tasks(task, tasks);
   add_place_tasks(task, tasks);
   return tasks;

@@ -54,6 +54,7 @@ MounterTask mounter_task(const config::Settings& settings, const config::Ownersh
   }
   task.patience = settings.start_timeout;
   task.secrets = Secrets::files_of(settings);
+  if (!settings.signing_key.empty()) task.secrets.emplace(kSigningKey, settings.signing_key);
   return task;
 }
 

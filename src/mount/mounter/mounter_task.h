@@ -27,8 +27,11 @@ struct MounterTask {
   std::string log{};                             ///< log_elsewhere(); empty: the worker needs nobody to make it
   config::WorkerUser log_user{};                 ///< to whom it is given
   Milliseconds patience{};                       ///< for the start of a worker
-  std::map<std::string, std::string> secrets{};  ///< Secrets::Files
+  std::map<std::string, std::string> secrets{};  ///< Secrets::Files; and kSigningKey, which no worker gets
 };
+
+/// The name of the file of --signing-key in MounterTask::secrets.
+inline constexpr const char* kSigningKey = "signing-key";
 
 /// Says how the mount of these settings is made.
 [[nodiscard]] MounterTask mounter_task(const config::Settings& settings, const config::Ownership& ownership);

@@ -146,6 +146,7 @@ void Publisher::take_item(Durable& durable, Work& work, SteadyTime now) {
 }
 
 void Publisher::take_ahead(Durable& durable, Work& work) {
+  std::erase_if(signed_, [&](int64_t id) { return durable.queue.find(id) == nullptr; });
   size_t entries = durable.in_flight_item.paths.size();
   for (const auto& [id, item] : durable.queue.items()) {
     if (id == *work.id || item.scope != durable.in_flight_item.scope || signed_.contains(id)) continue;
@@ -342,7 +343,6 @@ void Publisher::finish(const Item& item, const Outcome& outcome) {
     }
     // Whoever is killed before its files are queued again leaves that to the next start.
     if (report.damaged) parts_.count_failure(durable.note_queue(false));
-    signed_.erase(item.id);
     // Should this fail, the group is published once more after a restart, which changes nothing.
     parts_.count_failure(durable.database.dequeue(item.id));
     durable.queue.remove(item.id);

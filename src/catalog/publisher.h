@@ -66,6 +66,7 @@ class Publisher {
   void tell_damage();
   [[nodiscard]] Work next_work(SteadyTime now);
   void take_item(Durable& durable, Work& work, SteadyTime now);
+  /// Takes the groups of the item's scope that one signature can be for, too.
   void take_ahead(Durable& durable, Work& work);
   void wait_for_work(uint64_t seen_wakes);
   void deliver(const std::vector<PublishReport>& reports);

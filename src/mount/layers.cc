@@ -34,6 +34,7 @@
 #include "inductorfs/remote/local_remote.h"
 #include "inductorfs/remote/server_examination.h"
 #include "inductorfs/takeover/request_slots.h"
+#include "inductorfs/trust/signing_key.h"
 #include "mount/cluster/orders.h"
 #include "mount/cluster/remote_options.h"
 #include "mount/cluster/signatures.h"
@@ -425,6 +426,10 @@ Result<void> check_named(const config::Settings& settings) {
     }
   }
   if (const Result<void> found = check_files(settings, options); !found) return wrong_option(found.error());
+  if (!settings.signing_key.empty()) {
+    const auto key = trust::SigningKey::load(settings.signing_key);
+    if (!key) return wrong_option(Error(key.error()).with_context("--signing-key"));
+  }
   if (const Result<void> runs = check_python(settings.python); !runs) return wrong_option(runs.error());
   if (settings.fingerprint.empty()) return {};
   host::FactsRequest request = facts_request(settings);

@@ -144,7 +144,8 @@ void run_companion(int program, const CompanionTask& task, Time patience, int un
     size += got > 0 ? static_cast<size_t>(got) : 0;
   }
   if (std::string_view(why) == kDone) return;
-  if (pid > 0) (void)::kill(pid, SIGKILL);  // and no wait: in the kernel's hands it may stay for long
+  if (pid > 0 && ::kill(-pid, SIGKILL) != 0)
+    (void)::kill(pid, SIGKILL);  // and no wait: in the kernel's hands it may stay for long
   for (char* at = why; *at != '\0'; ++at) *at = *at == '"' || *at < ' ' ? ' ' : *at;
   log_line("error", "supervisor.companion_failed name=%s pid=%d in_time=%s why=\"%s\"", task.name, pid,
            got == 0 ? "true" : "false", why);

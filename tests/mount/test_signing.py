@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from inductorfs_testing import artefacts
+from inductorfs_testing import artefacts, places
 from inductorfs_testing.processes import wait_until
 
 PUBLISHED = 15
+USER = 65534
 
 
 def make_key(path):
@@ -33,7 +34,7 @@ def seed_of(key):
 
 
 def statements(cluster):
-    """[(text, armoured signature)] of all that lies in the server, as docs/formats/statements.md divides a value."""
+    """A directory with `text` and `text.sig` for each that lies in the server, as docs/formats/statements.md divides a value."""
     page = (Path(__file__).parents[2] / "docs/formats/statements.md").read_text()
     recipe = page.split("```python\n")[1].split("```")[0]
     found = []
@@ -76,7 +77,7 @@ def write(node, name, content="of this mount"):
     artefacts.write_graph(node.cache, name, content)
 
 
-def test_what_is_published_is_signed_before_it_is_seen(cluster, key):
+def test_what_is_published_is_signed(cluster, key):
     node = cluster.quick("a", "--signing-key", key)
     for number in range(100):
         write(node, f"graph {number}", f"content {number}")
@@ -131,6 +132,8 @@ def test_without_a_usable_key_it_does_not_start(cluster, key, spoiled):
     assert done.code == 2, done
     assert "--signing-key" in done.err and str(key) in done.err, done.err
     wait_until(lambda: not node.processes(), what="the end")
+    checked = node.cli("config", "check", "--remote", cluster.redis.url, "--store", node.store, "--signing-key", key)
+    assert checked.code == 2 and str(key) in checked.err, checked
 
 
 def test_what_cannot_be_signed_waits_and_says_why(cluster, key):
@@ -158,6 +161,25 @@ def test_it_signs_on_after_an_upgrade_and_a_crash(cluster, key):
     write(node, "two", "other")
     node.sync()
     assert covered(cluster) > before
+
+
+def test_an_ordinary_users_mount_signs_with_that_users_key(cluster, key, root):  # noqa: ARG001
+    node = cluster.node("users", start=False)
+    cluster.directory.chmod(0o755)
+    cluster.redis.directory.chmod(0o755)
+    for path in (node.root, node.cache, node.store, node.home, node.tmp, key):
+        os.chown(path, USER, USER)
+    for path in cluster.redis.directory.glob("*.sock"):
+        path.chmod(0o777)
+    program, device = places.copy_programs(cluster.directory), cluster.directory / "fuse"
+    words = " ".join(map(str, [program, "mount", node.cache, "--store", node.store, "--remote", cluster.redis.url, "--signing-key", key, *cluster.options()]))
+    graph = artefacts.write_graph(node.tmp, "graph", "of a user").relative_to(node.tmp)
+    script = (f"mknod {device} c 10 229; chmod 666 {device}; mount --bind {device} /dev/fuse; exec setpriv --reuid={USER} --regid={USER} --clear-groups sh -euc '{words};"
+              f"mkdir -p {node.cache / graph.parent}; cp {node.tmp / graph} {node.cache / graph}.tmp; mv {node.cache / graph}.tmp {node.cache / graph};"
+              f"{program} sync {node.cache}; {program} unmount {node.cache}'")
+    done = subprocess.run(["unshare", "-m", "sh", "-euc", script], env=node.env(USER="nobody", LOGNAME="nobody"), timeout=120, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode() + node.log_tail()
+    assert covered(cluster) >= 1 and all(is_signed_by(one, key, cluster) for one in statements(cluster))
 
 
 def test_there_has_to_be_something_to_sign(cluster, key):

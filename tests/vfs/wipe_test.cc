@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 /// Removing Triton sets under several names: what is listed can be looked up, and rm -rf works.
 namespace inductorfs::testing {
 namespace {
+
+constexpr std::chrono::seconds kPatience{60};
 
 /// A process whose set was complete when the directory showed another one already sees its own.
 TEST(WipeOfTwoSets, RemovesTheOneThatItsProcessCompletedSecondToo) {
@@ -108,7 +111,9 @@ TEST(WipeOfTwoSets, IsListedUnderItsOtherNameNoMoreWhenOneHasGone) {
     ASSERT_TRUE(host.exists("triton/0/" + key + "/__grp__k.json"));
     directories.push_back(host.look_up("triton/0/" + key)->node);
     ASSERT_TRUE(host.unlink("triton/" + key + "/k.ttir"));
-    if (directories.size() == 1) stuck.get_future().wait();
+    if (directories.size() == 1) {
+      ASSERT_EQ(stuck.get_future().wait_for(kPatience), std::future_status::ready);
+    }
   }
   EXPECT_TRUE(host.kernel.take_content(directories.back())) << "while it is told of a name of the first set";
   goes_on.set_value();
